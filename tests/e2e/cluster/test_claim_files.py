@@ -105,7 +105,7 @@ def test_a_job_that_runs_is_read_too(place: Place, claim: str, tmp_path: Path) -
 @pytest.mark.security
 def test_a_reader_whose_creator_is_gone_ends_and_is_swept(place: Place, ended: JobRef) -> None:
     assert isinstance(place.client.backend, KubernetesBackend)
-    files = artifacts.kept(place.client.backend._reader, ended)
+    files = artifacts.job_files(place.client.backend._reader, ended)
     place.api.create(resources.POD.path(place.namespace), claim_reader._document(place.api, files, 5))
     (name,) = readers(place)
     path = resources.POD.path(place.namespace, name)

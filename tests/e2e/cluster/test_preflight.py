@@ -303,7 +303,7 @@ def test_what_is_said_of_policies_is_what_packets_find(api: Api, namespace: str)
 
 def _tried(api: Api, runtime: Document, namespace: str, *, until: str) -> bool:
     """Try until the network has caught up with its policies, which takes some seconds on a busy machine."""
-    tries = (verdict for _ in range(4) for verdict in cluster.try_out(api, runtime, namespace, seconds=120))
+    tries = (verdict for _ in range(4) for verdict in cluster.run_test(api, runtime, namespace, seconds=120))
     return any(verdict.code == until for verdict in tries)
 
 

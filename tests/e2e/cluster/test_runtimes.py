@@ -58,7 +58,7 @@ def test_a_shipped_runtime_runs_a_world_on_two_nodes(api: Api, image: str) -> No
     name = f"trial-{image}-{os.urandom(2).hex()}"
     cluster.install(api, small(name, image))
     try:
-        (verdict,) = cluster.try_out(api, cluster.find(api, name, "team-b"), "team-b")
+        (verdict,) = cluster.run_test(api, cluster.find(api, name, "team-b"), "team-b")
         left = api.list(resources.TRAINJOB.path("team-b"), labels=f"mpijob.dev/trial={name}").items
     finally:
         api.delete(resources.CLUSTER_RUNTIME.path("", name))
@@ -72,7 +72,7 @@ def test_a_runtime_without_sshd_fails_its_trial_with_the_reason(api: Api) -> Non
     name = f"trial-nosshd-{os.urandom(2).hex()}"
     cluster.install(api, small(name, "nosshd"))
     try:
-        (verdict,) = cluster.try_out(api, cluster.find(api, name, "team-b"), "team-b")
+        (verdict,) = cluster.run_test(api, cluster.find(api, name, "team-b"), "team-b")
     finally:
         api.delete(resources.CLUSTER_RUNTIME.path("", name))
     assert verdict.code == "RUNTIME_TRIAL"

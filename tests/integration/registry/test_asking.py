@@ -58,7 +58,7 @@ def of(name: str) -> MPIJob:
 
 
 def told(job: MPIJob, asker: ImageLookup, api: FakeApi | None = None) -> tuple[Finding, ...]:
-    gathered = preflight.gather(api or with_gpus(), job, SERVED, Settings(), asker=asker)
+    gathered = preflight.gather(api or with_gpus(), job, SERVED, Settings(), lookup=asker)
     return admission.admit(job, JANE, gathered.facts)
 
 
@@ -219,7 +219,7 @@ def test_the_registry_is_asked_beside_the_cluster_and_not_after_it() -> None:
             super()._look(path)
 
     began: list[int] = []
-    gathered = preflight.gather(Api(), a_job(), SERVED, Settings(), asker=Slow(Settings()))
+    gathered = preflight.gather(Api(), a_job(), SERVED, Settings(), lookup=Slow(Settings()))
     assert gathered.facts.cluster is not None
     assert gathered.facts.cluster.image == ImageAnswer(image="example/mpi:1", asked=Asked.THERE)
     assert msgspec.json.encode(gathered.facts.cluster.image)

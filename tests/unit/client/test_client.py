@@ -276,7 +276,7 @@ def test_a_silent_watch_of_a_cluster_ends_with_its_reader(monkeypatch: pytest.Mo
         ended.set()
 
     monkeypatch.setattr(watch_jobs, "Watcher", Silent)
-    monkeypatch.setattr(watch_jobs, "_now", lambda *told: ())
+    monkeypatch.setattr(watch_jobs, "_read_states", lambda *told: ())
     threading.Thread(target=read, daemon=True).start()
     assert ended.wait(20)
     assert closed.is_set()

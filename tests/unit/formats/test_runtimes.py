@@ -259,7 +259,7 @@ GOOD = "mpijob-trial rank=0 size=2 host=a\nmpijob-trial rank=1 size=2 host=b\n"
 def test_a_trial_is_judged_by_its_world_and_leaves_nothing(ends: str, log: str, code: str, said: str) -> None:
     api = Trial(ends, log)
     runtime = a_runtime()
-    (verdict,) = cluster.try_out(api, runtime, NAMESPACE, seconds=0.05, pause=lambda _: None)
+    (verdict,) = cluster.run_test(api, runtime, NAMESPACE, seconds=0.05, pause=lambda _: None)
     assert verdict.code == code
     assert said in verdict.message
     assert len(api.deleted) == 1
@@ -269,7 +269,7 @@ def test_a_trial_is_judged_by_its_world_and_leaves_nothing(ends: str, log: str, 
 
 def test_a_runtime_that_the_webhook_does_not_see_yet_is_waited_for() -> None:
     api = Trial("Complete", GOOD, unseen=2)
-    (verdict,) = cluster.try_out(api, a_runtime(), NAMESPACE, seconds=1, pause=lambda _: None)
+    (verdict,) = cluster.run_test(api, a_runtime(), NAMESPACE, seconds=1, pause=lambda _: None)
     assert verdict.code == "RUNTIME_OK"
 
 
@@ -287,9 +287,9 @@ def test_runtimes_of_one_job_and_of_other_kinds_are_not_listed() -> None:
         spec={"mlPolicy": {"mpi": {}}},
     )
     api.put(resources.TRAINING_RUNTIME, "own", spec={"mlPolicy": {"mpi": {}}})
-    assert [one["metadata"]["name"] for one in cluster.listed(api, NAMESPACE)] == ["mpi", "own"]
+    assert [one["metadata"]["name"] for one in cluster.list_runtimes(api, NAMESPACE)] == ["mpi", "own"]
     api.refuse(resources.CLUSTER_RUNTIME)
-    assert [one["metadata"]["name"] for one in cluster.listed(api, NAMESPACE)] == ["own"]
+    assert [one["metadata"]["name"] for one in cluster.list_runtimes(api, NAMESPACE)] == ["own"]
     with pytest.raises(NotFound, match="no MPI runtime 'x'"):
         cluster.find(api, "x", NAMESPACE)
 

@@ -45,7 +45,7 @@ def test_the_pages_server_asks_no_registry_that_a_visitors_image_names(
     backend = cluster_sessions(Settings(home="/nowhere"))._open("token")
     assert isinstance(backend, KubernetesBackend)
     with listening() as service:
-        answer = backend._arrivals._image_lookup.start(
+        answer = backend._submission._image_lookup.start(
             a_job(image=f"127.0.0.1:{service.port}/x:1"), lambda _: None
         )()
         assert service.connections == 0

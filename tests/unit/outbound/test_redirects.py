@@ -134,9 +134,9 @@ def test_a_body_without_end_is_not_read_to_its_end(
     ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "token").write_text(TOKEN)
-    monkeypatch.setattr(model_registry, "_MAX_BYTES", 1 << 20)
-    for module in (mlflow, http_service):
-        monkeypatch.setattr(module, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(mlflow, "_MOST_BYTES", 1 << 20)
+    for module in (model_registry, http_service):
+        monkeypatch.setattr(module, "_MAX_BYTES", 1 << 20)
     sent = [0]
 
     def endless(server: Listener, line: object) -> None:

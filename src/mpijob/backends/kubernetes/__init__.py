@@ -1,1 +1,1 @@
-"""Jobs on a cluster: Kubeflow Trainer, the MPI Operator, JobSet and Kueue, used as they are."""
+"""Runs jobs on Kubernetes: Kubeflow Trainer, the MPI Operator, JobSet and Kueue, all unmodified."""

@@ -1,8 +1,8 @@
-"""A cluster as a backend: Kubeflow Trainer and the MPI Operator, through the API server, as the user.
+"""The Kubernetes engine: Kubeflow Trainer and the MPI Operator, through the API server, as the user.
 
-Nothing is kept here: every answer is read from the cluster's objects (`job_reader`), and every wish is written
-onto them. The engine is plain (see `backends.protocol`): its calls block, its streams are read in threads. What
-only some calls need is imported in them.
+It has no state: every answer is read from the cluster's objects (`job_reader`), every change is written to
+them. Calls block and streams are read in threads (see `backends.protocol`). Modules that only some calls need
+are imported in those, for a quick start of the command line.
 """
 
 from __future__ import annotations
@@ -103,41 +103,36 @@ class KubernetesBackend(
     SupportsTeamTemplates,
     SupportsWatchAll,
 ):
-    """Jobs on the cluster that the user's kubeconfig means."""
+    """Jobs on the cluster of the user's kubeconfig."""
 
     def __init__(
         self, settings: Settings, visitor: Access | None = None, outbound: Policy | None = None
     ) -> None:
-        """Reach the cluster as its user, or as a visitor of this server, which connects for them as `outbound` says."""
+        """`visitor` is the access of a server's visitor, for whom it connects as `outbound` allows."""
         self._settings, self._visitor, self._given_outbound = settings, visitor, outbound
         self._access = visitor or kubeconfig.load(path=settings.kubeconfig, context=settings.context)
         self._api = Api(self._access)
 
     @property
     def _outbound(self) -> Policy:
-        from mpijob.outbound.policy import (  # a list does without: start-up is a feature
-            UNRESTRICTED,
-            default_server_policy,
-        )
+        from mpijob.outbound.policy import UNRESTRICTED, default_server_policy
 
         return self._given_outbound or (UNRESTRICTED if self._visitor is None else default_server_policy())
 
     @cached_property
     def _reader(self) -> JobReader:
-        from mpijob.backends.kubernetes.status.job_reader import (
-            JobReader,  # a list does without: start-up is a feature
-        )
+        from mpijob.backends.kubernetes.status.job_reader import JobReader
 
-        return JobReader(self._api, self._settings.rules, me=self._myself.name)
+        return JobReader(self._api, self._settings.rules, me=self._whoami.name)
 
     @cached_property
-    def _myself(self) -> WhoAmI:
+    def _whoami(self) -> WhoAmI:
         from mpijob.backends.kubernetes.auth.whoami import WhoAmI
 
         return WhoAmI(self._api)
 
     @cached_property
-    def _arrivals(self) -> Submission:
+    def _submission(self) -> Submission:
         from mpijob.backends.kubernetes.submit.submission import Submission
 
         return Submission(self._api, self._reader, self._settings, self._access, self.name, self.history)
@@ -146,7 +141,7 @@ class KubernetesBackend(
     def _shortages(self) -> Counter:
         from mpijob.backends.kubernetes.status.shortage import Counter
 
-        return Counter(self._arrivals.capacity_for)
+        return Counter(self._submission.capacity_for)
 
     @cached_property
     def _forecasts(self) -> LiveForecasts:
@@ -157,19 +152,19 @@ class KubernetesBackend(
         )
 
     @cached_property
-    def _worries(self) -> JobWarnings:
+    def _warnings(self) -> JobWarnings:
         from mpijob.backends.kubernetes.status.job_warnings import JobWarnings
 
         return JobWarnings(self._api, self._reader, self._settings.warn_after_seconds)
 
     @cached_property
-    def _tending(self) -> Reconciler:
+    def _reconciler(self) -> Reconciler:
         from mpijob.backends.kubernetes.controller.reconcile import Reconciler
 
         return Reconciler(self._api, self._reader)
 
     @cached_property
-    def _attendance(self) -> JobFollower:
+    def _follower(self) -> JobFollower:
         from mpijob.backends.kubernetes.logs.follow_job import JobFollower
 
         loki = None
@@ -180,31 +175,31 @@ class KubernetesBackend(
         return JobFollower(self._api, self._reader, loki, self.history)
 
     @cached_property
-    def _wishes(self) -> LifecycleActions:
+    def _actions(self) -> LifecycleActions:
         from mpijob.backends.kubernetes.actions.lifecycle import LifecycleActions
 
-        return LifecycleActions(self._api, self._reader, self._myself.name)
+        return LifecycleActions(self._api, self._reader, self._whoami.name)
 
     @property
     def api(self) -> Api:
-        """The API server, as this user speaks to it."""
+        """The API client of this user."""
         return self._api
 
     def check_access(self, questions: Sequence[Question]) -> tuple[bool, ...]:
-        """Return the cluster's answers to what this user may do."""
+        """Return whether this user may do what is asked, from access reviews."""
         from mpijob.backends.kubernetes.auth import delegated
 
         with translated("check your permissions"):
             return delegated.check_access(self._api, questions)
 
     def doctor(self) -> tuple[Finding, ...]:
-        """Return whether the cluster is ready for jobs, as this user sees it."""
+        """Return findings about whether the cluster is ready for jobs of this user."""
         from mpijob.backends.kubernetes.admin import versions
 
         return tuple(versions.report(self._settings, self._api))
 
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close the idle connections."""
         self._api.close()
 
     @property
@@ -219,35 +214,35 @@ class KubernetesBackend(
 
     # -- before ------------------------------------------------------------------------------------
     def whoami(self) -> Identity:
-        """Return the user as the cluster knows them, or knew them a moment ago."""
-        return self._myself.identity()
+        """Return the user as the cluster identified them, at most 5 s ago."""
+        return self._whoami.identity()
 
     def devices(self) -> frozenset[str] | None:
-        """Return what the nodes offer beside CPU and memory; None for a user who may not list nodes."""
+        """Return the resource names that nodes offer; None for a user who may not list nodes."""
         from mpijob.backends.kubernetes.preflight import node_capacity
 
         with translated("read the nodes"):
             return node_capacity.devices(self._api)
 
     def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
-        """Return what the cluster says about itself to this user."""
+        """Return the cluster's facts for this user and job."""
         self._refuse_own_files(job)
-        return self._arrivals.preflight(job, who, fresh=fresh)
+        return self._submission.preflight(job, who, fresh=fresh)
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would be created."""
         self._refuse_own_files(job)
-        return self._arrivals.plan(job, found)
+        return self._submission.plan(job, found)
 
     def _refuse_own_files(self, job: MPIJob) -> None:
-        """A visitor's job gets nothing of the machine that this server is on."""
+        # A visitor's job must not read files of the server's machine.
         if self._visitor is not None:
             from mpijob.backends.kubernetes.auth import delegated
 
             delegated.refuse_own_files(job)
 
     def server_dry_run(self, plan: Plan) -> tuple[Finding, ...]:
-        """Let the API server judge what would be created; it keeps nothing."""
+        """Let the API server validate the plan's objects; nothing is stored."""
         from pathlib import Path
 
         from mpijob.backends.kubernetes.submit import dry_run
@@ -255,41 +250,38 @@ class KubernetesBackend(
         return dry_run.dry_run(self._api, plan, Path(self._settings.home))
 
     def prewarm(self) -> None:
-        """Nothing takes a moment here."""
+        """Do nothing: there is nothing to prepare."""
 
     def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Create the plan's objects, or find that they were created before."""
         self._refuse_own_files(plan.job)
-        return self._arrivals.submit(plan)
+        return self._submission.submit(plan)
 
     # -- read --------------------------------------------------------------------------------------
     def spec(self, ref: JobRef) -> MPIJob:
-        """Return what was asked for; who asked is in the state, for nobody can ask as somebody else."""
+        """Return the job's specification, without an owner: that of the state is certified by the API server."""
         return self._reader.find_spec(ref).replace(owner="")
 
     def submitted_plan(self, ref: JobRef) -> Plan | None:
-        """Return nothing: a cluster keeps the objects that were made, not the plan."""
+        """Return None: a cluster has the created objects, not the plan."""
         self._reader.find(ref)
         return None
 
     def get(self, ref: JobRef) -> JobState:
-        """Return the job's present state, from everything that belongs to it.
-
-        Of a job that was created a moment ago its object is all there is.
-        """
-        if (made := self._arrivals.just_created(ref)) is not None:
-            return made
-        look = self._reader.read(ref)
-        if look.state.phase is Phase.QUEUED and look.state.queue:
-            uid = look.found.job["metadata"]["uid"]
-            found = self._forecasts.of(look.state.ref.namespace, (uid,)).get(uid)
-            return look.state if found is None else look.state.forecast(found)
+        """Return the job's current state; raise NotFound."""
+        if (just_created := self._submission.just_created(ref)) is not None:
+            return just_created
+        snapshot = self._reader.read(ref)
+        if snapshot.state.phase is Phase.QUEUED and snapshot.state.queue:
+            uid = snapshot.found.job["metadata"]["uid"]
+            found = self._forecasts.of(snapshot.state.ref.namespace, (uid,)).get(uid)
+            return snapshot.state if found is None else snapshot.state.forecast(found)
         return self._shortages.with_numbers(
-            look.state, lambda: self._reader.spec(look.found, look.seen.runtime)
+            snapshot.state, lambda: self._reader.spec(snapshot.found, snapshot.seen.runtime)
         )
 
     def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
-        """Return the job as each of its attempts ended: by their objects, and by what a recorder has seen of them."""
+        """Return the last state of each attempt, from their objects and from the recorder."""
         from mpijob.backends.kubernetes.status import attempts
 
         seen = self._reader.attempts(ref)
@@ -305,20 +297,20 @@ class KubernetesBackend(
         return self._forecasts.of(namespace)
 
     def watch(self, scope: Scope) -> Iterator[JobState]:
-        """Yield every job's state once, then each change, until closed."""
-        with closing(self._attendance.states(scope)) as states:
+        """Yield the state of each job once, then each change, until closed."""
+        with closing(self._follower.states(scope)) as states:
             yield from states
 
     def watch_all(self, namespace: str) -> Iterator[Overseen]:
-        """Yield where every job of a namespace (or of all, "") stands, then each change, kept by watches alone."""
+        """Yield the state of each job of a namespace ("" for all), then each change, from watches only."""
         from mpijob.backends.kubernetes.status import watch_cluster
 
         with translated("watch jobs"):
-            told = watch_cluster.watch_all(self._api, namespace, self._reader.served)
+            changes = watch_cluster.watch_all(self._api, namespace, self._reader.served)
             try:
-                yield from told
+                yield from changes
             finally:
-                told.close()
+                changes.close()
 
     def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values of a job's secrets that this user may read in the cluster."""
@@ -329,7 +321,7 @@ class KubernetesBackend(
         )
 
     def projects(self) -> tuple[Option, ...]:
-        """Return the namespaces that this user may list, with what people call them."""
+        """Return the namespaces that this user may list, with their display names."""
         from mpijob.backends.kubernetes.admin import form_options
 
         with translated("list namespaces"):
@@ -340,20 +332,20 @@ class KubernetesBackend(
         from mpijob.backends.kubernetes.admin import form_options
 
         with translated(f"read namespace {namespace}"):
-            return form_options.look(self._api, namespace, self._reader.served)
+            return form_options.read_choices(self._api, namespace, self._reader.served)
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the merged lines of all pods."""
-        with closing(self._attendance.lines(ref, query)) as lines:
+        with closing(self._follower.lines(ref, query)) as lines:
             yield from lines
 
     def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
-        """Yield what happened, in order; with follow, until the job has ended."""
-        with closing(self._attendance.events(ref, follow=follow)) as events:
+        """Yield the job's events in order; with `follow`, until it has ended."""
+        with closing(self._follower.events(ref, follow=follow)) as events:
             yield from events
 
     def samples(self, ref: JobRef) -> tuple[Sample, ...]:
-        """Return what the metrics API measured last, where the cluster has one, and what its Prometheus knows."""
+        """Return the last values of the metrics API and of the cluster's Prometheus."""
         from mpijob.backends.kubernetes.metrics import pod_usage, prometheus_query
 
         found = self._reader.find(ref)
@@ -362,19 +354,21 @@ class KubernetesBackend(
             return pod_usage.samples(self._api, found, self._reader.served, prometheus)
 
     def mpi_profile(self, ref: JobRef) -> RankProfiles:
-        """Return what the ranks have counted of their MPI calls, as their pods print it, or as recorded."""
+        """Return the ranks' counts of MPI calls, from the pods' logs or from the recorder."""
         from mpijob.backends.kubernetes.metrics import mpi_profile
         from mpijob.history import mpi_profiles
 
-        look = self._reader.read(ref)
-        slots = max(part.job.slots for part in self._reader.spec(look.found, look.seen.runtime).parts)
+        snapshot = self._reader.read(ref)
+        slots = max(part.job.slots for part in self._reader.spec(snapshot.found, snapshot.seen.runtime).parts)
         with translated(f"read the MPI profiles of {ref.name}"):
-            found = mpi_profile.read(self._api, self._reader.log_sources(look.found), look.state, slots)
+            found = mpi_profile.read(
+                self._api, self._reader.log_sources(snapshot.found), snapshot.state, slots
+            )
         past = self.history()
-        return found if found.ranks or past is None else mpi_profiles.read_profiles(past, look.state.ref)
+        return found if found.ranks or past is None else mpi_profiles.read_profiles(past, snapshot.state.ref)
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
-        """Return the accounts of jobs that are there; none where a recorder writes all of them down."""
+        """Return the accounts of existing jobs; none if a recorder stores them all."""
         if self.history() is not None:
             return ()
         from mpijob.backends.kubernetes.metrics import accounts
@@ -382,24 +376,24 @@ class KubernetesBackend(
         return accounts.find(self, query, time.time())
 
     def progress(self, ref: JobRef) -> Progress | None:
-        """Return how far a training is in Trainer's own words; None where it says nothing."""
+        """Return the progress that the program reported to Trainer; None without one."""
         from mpijob.formats.status import trainer_progress
 
         return trainer_progress.read(self._reader.find(ref).job)
 
     def node_places(self, names: Sequence[str]) -> tuple[NodePlace, ...]:
-        """Return the zones and racks of nodes, where this user may read nodes."""
+        """Return the zones and racks of nodes; none if this user may not read nodes."""
         from mpijob.backends.kubernetes.status import node_places
 
         return node_places.read(self._api, names)
 
     @property
     def default_image(self) -> str:
-        """The image of a job that names none."""
+        """The image of a job that sets none."""
         return self._settings.image
 
     def rates(self) -> dict[str, RateSetting]:
-        """Return what hours cost, as the cluster's administrators have set it."""
+        """Return the cost of hours as the cluster's administrators have set it."""
         from mpijob.backends.kubernetes.admin.namespace_limits import Governor
 
         with translated("read the cost rates"):
@@ -420,7 +414,7 @@ class KubernetesBackend(
         self._templates.save(template, overwrite=overwrite)
 
     def delete_team_template(self, namespace: str, name: str) -> None:
-        """Remove a template from its namespace."""
+        """Delete a template of its namespace."""
         self._templates.delete(namespace, name)
 
     def may_save_team_templates(self, namespace: str) -> bool:
@@ -428,77 +422,81 @@ class KubernetesBackend(
         return self._templates.may_save(namespace)
 
     def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
-        """Return what is worrying by the metrics and the logs of its pods; what was measured before is kept."""
-        return self._worries.of(ref)
+        """Return the job's warnings; samples are kept between calls."""
+        return self._warnings.of(ref)
 
     # -- steer -------------------------------------------------------------------------------------
     def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job and keep its record."""
-        return self._wishes.cancel(ref, grace_seconds)
+        return self._actions.cancel(ref, grace_seconds)
 
     def suspend(self, ref: JobRef) -> JobState:
-        """Put the job to rest."""
-        return self._wishes.suspend(ref)
+        """Suspend the job: its pods are deleted, and it can be resumed."""
+        return self._actions.suspend(ref)
 
     def resume(self, ref: JobRef) -> JobState:
         """Let a suspended job start again."""
-        return self._wishes.resume(ref)
+        return self._actions.resume(ref)
 
     def scale(self, ref: JobRef, workers: int) -> JobState:
-        """Give an elastic job another number of workers; which of them come and go is its engine's business."""
-        return self._wishes.scale(ref, workers)
+        """Give an elastic job another number of workers; the engine decides which ones are added and removed."""
+        return self._actions.scale(ref, workers)
 
     def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
-        """End the job if needed and remove everything of it; by name, every job that had the name."""
-        self._wishes.delete(ref, grace_seconds)
+        """End the job if needed and delete all its objects; by name, all jobs of that name."""
+        self._actions.delete(ref, grace_seconds)
 
     def reconcile(self, state: JobState) -> None:
-        """Start the next attempt of a job that failed, or end one that cannot start, once it is time."""
-        self._tending.reconcile(state)
+        """Start the next attempt of a failed job, or end one that cannot start, when it is due."""
+        self._reconciler.reconcile(state)
 
     # -- reach in ----------------------------------------------------------------------------------
     def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
-        """Run a command with this terminal inside a pod of the job."""
+        """Run a command with this terminal in a pod of the job, and return its exit code."""
         from mpijob.backends.kubernetes.actions import exec_in_pod
 
-        look = self._reader.read(ref)
+        snapshot = self._reader.read(ref)
         with translated(f"run a command in {ref.name}"):
-            return exec_in_pod.execute(self._api, look.state, look.seen, argv, worker=worker, rank=rank)
+            return exec_in_pod.execute(
+                self._api, snapshot.state, snapshot.seen, argv, worker=worker, rank=rank
+            )
 
     def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
-        """Return where each rank stands now, seen from inside its worker's pod."""
+        """Return the stacks of the ranks, read in their workers' pods; `bring` copies py-spy there."""
         from mpijob.backends.kubernetes.actions import stacks
 
-        look = self._reader.read(ref)
+        snapshot = self._reader.read(ref)
         with translated(f"inspect the workers of {ref.name}"):
-            return stacks.collect(self._api, look.state, look.seen, ranks, stacks.tool() if bring else b"")
+            return stacks.collect(
+                self._api, snapshot.state, snapshot.seen, ranks, stacks.tool() if bring else b""
+            )
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in buckets; those on claims take a pod (`list_artifacts`)."""
         from mpijob.backends.kubernetes.actions import artifacts
 
-        job = artifacts.kept(self._reader, ref).job
-        return tuple(sorted(artifacts.in_buckets(self._api, job, self._outbound)))
+        job = artifacts.job_files(self._reader, ref).job
+        return tuple(sorted(artifacts.list_buckets(self._api, job, self._outbound)))
 
     def list_artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
-        """Return the files that the job left in buckets and on claims: a cluster keeps none outside a volume."""
+        """Return the files that the job left in buckets and on claims."""
         from mpijob.backends.kubernetes.actions import artifacts
 
-        return tuple(artifacts.left(self._api, artifacts.kept(self._reader, ref), self._outbound))
+        return tuple(artifacts.list_files(self._api, artifacts.job_files(self._reader, ref), self._outbound))
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
-        """Copy one of those files."""
+        """Copy one of those files to this machine."""
         from mpijob.backends.kubernetes.actions import artifacts
 
-        artifacts.fetch(self._api, artifacts.kept(self._reader, ref), path, target, self._outbound)
+        artifacts.fetch(self._api, artifacts.job_files(self._reader, ref), path, target, self._outbound)
 
     def fetch_many(self, ref: JobRef, paths: Sequence[str], directory: Path) -> tuple[str, ...]:
         """Copy several of those files and folders."""
         from mpijob.backends.kubernetes.actions import artifacts
 
-        files = artifacts.kept(self._reader, ref)
+        files = artifacts.job_files(self._reader, ref)
         return artifacts.fetch_many(self._api, files, paths, directory, self._outbound)
 
     def schedules(self) -> ClusterSchedules:
@@ -508,21 +506,21 @@ class KubernetesBackend(
         return ClusterSchedules(self._api, self._settings)
 
     def register(self, ref: JobRef, model: Model) -> Registered:
-        """Write the model of a job down in the registry, or write it down again."""
+        """Register the model of a job in the model registry; may be repeated."""
         from mpijob.backends.kubernetes.actions import register_model
 
-        look = self._reader.read(ref)
-        job = self._reader.spec(look.found, look.seen.runtime)
-        return register_model.register(self._api, look.state, job, model, self._settings)
+        snapshot = self._reader.read(ref)
+        job = self._reader.spec(snapshot.found, snapshot.seen.runtime)
+        return register_model.register(self._api, snapshot.state, job, model, self._settings)
 
     def history(self) -> ArchiveReader | None:
-        """Return what a recorder has written down of this cluster's jobs, where it can be read from here."""
+        """Return the recorder's history of this cluster's jobs; None if it cannot be read from here."""
         from mpijob.backends.kubernetes.logs.archive import open_recorded
 
         return open_recorded(history_directory(self._settings, self.name), self._settings)
 
     def pause(self, seconds: float) -> None:
-        """Let a moment pass; a cluster is not asked more often than it changes."""
+        """Sleep, at least as long as an object of the cluster takes to change."""
         from mpijob.backends.kubernetes.logs import follow_job
 
         follow_job.pause(seconds)

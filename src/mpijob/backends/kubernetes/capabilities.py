@@ -1,4 +1,4 @@
-"""The ability that only a cluster has: its API client (see `mpijob.backends.capabilities` for all others)."""
+"""The capability that only a cluster has: its API client (`mpijob.backends.capabilities` has all others)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class SupportsKubernetesApi(Capability):
-    """Talks to an API server."""
+    """Has an API server."""
 
     @property
     @abstractmethod
     def api(self) -> Api:
-        """The API server, with the rights of this engine's user."""
+        """The API client, with the permissions of this engine's user."""

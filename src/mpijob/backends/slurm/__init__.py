@@ -1,1 +1,1 @@
-"""Jobs on a Slurm cluster, by its own commands: on this machine, or on a login node by ssh."""
+"""Runs jobs on a Slurm cluster with Slurm's own commands: on this machine, or on a login node by ssh."""

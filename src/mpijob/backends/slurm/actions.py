@@ -1,4 +1,4 @@
-"""Ending, holding and removing jobs: Slurm is asked, what was asked is written down, the truth is awaited."""
+"""Ending, suspending and deleting jobs: Slurm is called, the action is noted, and the result is awaited."""
 
 from __future__ import annotations
 
@@ -16,41 +16,42 @@ from mpijob.errors import Conflict, InvalidJob, WaitTimeout
 from mpijob.model import JobRef, JobState, Phase
 from mpijob.settings import Settings
 
-_END_SECONDS = 20.0  # beyond the grace time: for Slurm's own steps
+# Beyond the grace time, for Slurm's own steps.
+_END_SECONDS = 20.0
 _POLL_SECONDS = 0.05
 Pause = Callable[[float], None]
 
 
 class Actions:
-    """What is done to jobs of ours."""
+    """The actions on jobs that mpijob submitted."""
 
     def __init__(self, reader: JobReader, pause: Pause) -> None:
         self._reader, self._client, self._pause = reader, reader.client, pause
 
     def cancel(self, files: JobFiles, grace_seconds: float | None) -> JobState:
-        """End a job with its signal and its grace time, or this one, and return its last state."""
+        """End a job with its signal and its grace time, or the given one; return its last state."""
         state = self._reader.state(files, findings=False)
         if state.phase.final or not files.number:
             return self._reader.state(files)
-        grace = self._gently(files, state, grace_seconds)
+        grace = self._signal_first(files, state, grace_seconds)
         self._client.cancel(files.number)
         files.act("cancelled")
-        return self._until(files, _ended, grace + _END_SECONDS)
+        return self._wait_until(files, _ended, grace + _END_SECONDS)
 
-    def _gently(self, files: JobFiles, state: JobState, grace_seconds: float | None) -> float:
-        """Let running ranks know by the job's own signal; what is TERM Slurm sends itself. Return the grace time."""
+    def _signal_first(self, files: JobFiles, state: JobState, grace_seconds: float | None) -> float:
+        # scancel sends SIGTERM itself; only another signal of the job must be sent before.
         job = files.plan.job
         grace = job.grace_seconds if grace_seconds is None else grace_seconds
         (files.path / "grace").write_text(f"{grace:g}\n")
         files.host.push(files.place.folder)
         if grace > 0 and job.signal.name.removeprefix("SIG") != "TERM" and state.phase is Phase.RUNNING:
             self._client.cancel(files.number, f"--signal={job.signal.name}")
-            self._until(files, _ended, grace)
+            self._wait_until(files, _ended, grace)
             (files.path / "grace").write_text("0\n")
         return grace
 
     def suspend(self, files: JobFiles) -> JobState:
-        """Let Slurm put the job back into the queue and hold it there."""
+        """Requeue the job and hold it; Slurm's own suspend would keep its nodes."""
         state = self._reader.state(files, findings=False)
         refuse_suspending(state)
         if state.phase is Phase.SUSPENDED:
@@ -59,9 +60,10 @@ class Actions:
         if state.phase is Phase.QUEUED:
             self._client.run(("scontrol", "hold", number))
             files.act("suspended")
-            return self._fresh(files)
-        grace = self._gently(files, state, None)
+            return self._current(files)
+        grace = self._signal_first(files, state, None)
         try:
+            # requeuehold is refused for jobs that were submitted with --no-requeue.
             self._client.run(("scontrol", "update", f"JobId={number}", "Requeue=1"))
             self._client.run(("scontrol", "requeuehold", number))
         except InvalidJob as error:
@@ -69,12 +71,12 @@ class Actions:
                 f"{state.ref} cannot be suspended: {error.message}", hint="cancel it, and retry it later"
             ) from error
         files.act("suspended")
-        return self._until(
+        return self._wait_until(
             files, lambda found: found.phase is Phase.SUSPENDED or _ended(found), grace + _END_SECONDS
         )
 
     def resume(self, files: JobFiles) -> JobState:
-        """Let a held job take its turn again."""
+        """Release a held job."""
         refuse_resuming(self._reader.state(files, findings=False))
         end = time.monotonic() + _END_SECONDS
         while True:
@@ -84,23 +86,25 @@ class Actions:
             except InvalidJob:
                 if time.monotonic() > end:
                     raise
-                self._pause(0.5)  # it is still being cleared away
+                # Slurm is still completing the requeued job.
+                self._pause(0.5)
         if not files.plan.job.requeue_on_lost_worker:
+            # As before the suspension: a lost node must fail the job.
             self._client.run(("scontrol", "update", f"JobId={files.number}", "Requeue=0"))
         files.act("resumed")
-        return self._fresh(files)
+        return self._current(files)
 
-    def _until(self, files: JobFiles, reached: Callable[[JobState], bool], seconds: float) -> JobState:
+    def _wait_until(self, files: JobFiles, reached: Callable[[JobState], bool], seconds: float) -> JobState:
         end = time.monotonic() + seconds
-        while not reached(state := self._fresh(files)) and time.monotonic() < end:
+        while not reached(state := self._current(files)) and time.monotonic() < end:
             self._pause(_POLL_SECONDS)
         return state
 
-    def _fresh(self, files: JobFiles) -> JobState:
+    def _current(self, files: JobFiles) -> JobState:
         return self._reader.state(self._reader.jobs.files(files.place), findings=False)
 
     def remove(self, ref: JobRef, grace_seconds: float | None, settings: Settings, name: str) -> None:
-        """End a job if needed, put its record away and remove its files; by name, the earlier ones of that name too."""
+        """End a job if needed, archive it and delete its files; by name, the earlier ones with that name, too."""
         newest = self._reader.find(ref)
         state = self.cancel(self._reader.jobs.files(newest), grace_seconds)
         if not state.phase.final:
@@ -108,8 +112,8 @@ class Actions:
                 f"{newest.ref} is still {state.phase.value}", hint="delete it again in a minute"
             )
         named = (newest.namespace, newest.name)
-        same = [one for one in self._reader.jobs.all() if (one.namespace, one.name) == named]
-        for place in [newest] if ref.uid else same:
+        same_name = [place for place in self._reader.jobs.all() if (place.namespace, place.name) == named]
+        for place in [newest] if ref.uid else same_name:
             files = self._reader.jobs.files(place)
             archive.archive_job(place.ref, partial(self._record, files), settings, name)
             self._reader.jobs.remove(place)

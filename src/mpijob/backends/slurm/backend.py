@@ -1,7 +1,8 @@
-"""The port of `backends.protocol` over Slurm's own commands and the directories of jobs.
+"""The Slurm engine: the protocol of `backends.protocol` over Slurm's commands and the jobs' directories.
 
-There is no daemon: what a job needs while it runs is done by its own texts on its nodes, and everything else when
-somebody asks. So jobs are seen from every machine that shares the directory, and go on whoever is killed.
+There is no daemon: what a job needs while it runs is done by its own scripts on its nodes, everything else
+when a user asks. So jobs are visible from every machine that shares the directory, and do not depend on any
+process here.
 """
 
 from __future__ import annotations
@@ -78,22 +79,23 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
     @cached_property
     def _actions(self) -> Actions:
-        from mpijob.backends.slurm.actions import Actions  # a list does without: start-up is a feature
+        # Imported late for a quick start: a list does not need it.
+        from mpijob.backends.slurm.actions import Actions
 
         return Actions(self._reader, self.pause)
 
     # -- before -----------------------------------------------------------------------------------
     def whoami(self) -> Identity:
-        """Return the user as Slurm knows them."""
+        """Return the user by the login name on the machine where Slurm's commands run."""
         if self._address:
             return Identity(user=self._host.environ().get("USER", ""))
         return Identity(user=machine_backend.login_name())
 
     def devices(self) -> frozenset[str] | None:
-        """Return None: which fabrics the nodes have is the site's business, and its MPI's."""
+        """Return None: which fabrics the nodes have is not known from here."""
 
     def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
-        """Return what the cluster says for this job."""
+        """Return the cluster's facts for this job."""
         from mpijob.backends import protocol
         from mpijob.backends.slurm import preflight
 
@@ -102,24 +104,26 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         return protocol.Preflight(known)
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
-        """Return exactly what would be handed to Slurm; asked for by itself, with when Slurm would start it."""
+        """Return exactly what would be submitted, unless a submit follows with Slurm's expected start."""
         from mpijob.backends.slurm import planner
 
-        made = planner.plan(job, found.facts, self._settings, self._host, machine_backend.current_directory())
-        return made if self._submitting else planner.estimated(made, self._client)
+        planned = planner.plan(
+            job, found.facts, self._settings, self._host, machine_backend.current_directory()
+        )
+        return planned if self._submitting else planner.estimated(planned, self._client)
 
     def server_dry_run(self, plan: Plan) -> tuple[Finding, ...]:
-        """Let Slurm judge the plan (sbatch --test-only); nothing is submitted."""
+        """Let Slurm check the plan (sbatch --test-only); nothing is submitted."""
         from mpijob.backends.slurm import planner
 
         return planner.rehearsed(plan, self._client)
 
     def prewarm(self) -> None:
-        """A submit follows: then no time is spent on when Slurm would start the job."""
+        """Note that a submit follows, so that `plan` does not ask Slurm for the expected start."""
         self._submitting = True
 
     def submit(self, plan: Plan, who: Identity) -> JobRef:
-        """Hand the job to Slurm."""
+        """Submit the plan; the same plan again is the same job."""
         from mpijob.backends.slurm import submit
 
         self._submitting = False
@@ -127,7 +131,7 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
     # -- read -------------------------------------------------------------------------------------
     def spec(self, ref: JobRef) -> MPIJob:
-        """Return what was asked for; of a job of plain sbatch, what its script says."""
+        """Return the job's specification; of a plain sbatch job, what its script says."""
         if (files := self._reader.ours(ref)) is not None:
             return files.plan.job
         from mpijob.backends.slurm.jobs import plain_jobs
@@ -136,27 +140,25 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         return plain_jobs.spec(row, self._client.script(row.number))
 
     def submitted_plan(self, ref: JobRef) -> Plan | None:
-        """Return the plan that was submitted."""
+        """Return the plan that was submitted; None for a plain sbatch job."""
         files = self._reader.ours(ref)
         return None if files is None else files.plan
 
     def get(self, ref: JobRef) -> JobState:
-        """Return where the job stands."""
         return self._reader.get(ref)
 
     def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
-        """Return the job as each of its attempts ended, and as it is now."""
+        """Return the last state of each attempt, and the current state."""
         return self._reader.attempts(ref)
 
     def list(self, scope: Scope) -> Page:
-        """Return one page of states, newest first."""
         return self._reader.page(scope)
 
     def _await_change(self, scope: Scope) -> None:
+        """Wait before the next poll: shorter for named jobs, of which a user waits for a change."""
         self.pause(_POLL_SECONDS if scope.names else 10 * _POLL_SECONDS)
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
-        """Yield the job's merged log lines."""
         from mpijob.backends.slurm.jobs import logs
 
         files = self._reader.ours(ref)
@@ -166,26 +168,26 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
             yield from logs.of_ranks(self._reader, files, query, self.pause)
 
     def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
-        """Yield what happened."""
+        """Yield the job's events; with `follow`, until it has ended."""
         from mpijob.backends.slurm.jobs import events
 
-        told, over = 0, False
+        yielded, over = 0, False
         while not over:
             try:
                 files, state = self._reader.ours(ref), self.get(ref)
             except NotFound:
-                if told:  # it was deleted meanwhile
+                # Deleted while it was followed.
+                if yielded:
                     return
                 raise
             over = not follow or state.phase.final
-            for event in events.of(files, state)[told:] if files else ():
-                told += 1
+            for event in events.of(files, state)[yielded:] if files else ():
+                yielded += 1
                 yield event
             if not over:
                 self.pause(4 * _POLL_SECONDS)
 
     def samples(self, ref: JobRef) -> tuple[Sample, ...]:
-        """Return the usage measured so far."""
         files = self._reader.ours(ref)
         return () if files is None else files.samples()
 
@@ -196,13 +198,13 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         return files.attempt_directory(state.attempt), state
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
-        """Return the accounts of the jobs that were not deleted, and of those of plain sbatch."""
+        """Return the accounts of jobs that were not deleted, and of plain sbatch jobs."""
         from mpijob.backends.slurm.jobs import accounts
 
         return accounts.find(self._reader, query, time.time())
 
     def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
-        """Return what is worrying: a job that never starts as it is."""
+        """Return a warning for a job that cannot start unchanged."""
         from mpijob.backends.slurm.jobs import plain_jobs
 
         return plain_jobs.warnings(self.get(ref))
@@ -217,26 +219,26 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         return self._reader.ended(ref)
 
     def suspend(self, ref: JobRef) -> JobState:
-        """Put the job back into the queue, and hold it there."""
+        """Requeue the job and hold it."""
         return self._actions.suspend(self._reader.files(ref))
 
     def resume(self, ref: JobRef) -> JobState:
-        """Let a suspended job take its turn again."""
+        """Release a suspended job."""
         return self._actions.resume(self._reader.files(ref))
 
     def scale(self, ref: JobRef, workers: int) -> JobState:
-        """Refuse: an allocation does not grow."""
+        """Raise Unsupported: an allocation does not grow."""
         raise machine_backend.not_scalable(self._reader.files(ref).place.ref, workers, "on Slurm")
 
     def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
-        """End the job if needed, put its record away and remove it; one of plain sbatch is only cancelled."""
+        """End the job if needed, archive and delete it; a plain sbatch job is only cancelled."""
         if self._reader.ours(ref) is None:
             self.cancel(ref)
             return
         self._actions.remove(ref, grace_seconds, self._settings, self.name)
 
     def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
-        """Run a command on a worker's node, inside the job, with this terminal."""
+        """Run a command on a worker's node, inside the job, with this terminal; return its exit code."""
         from mpijob.backends.slurm import exec_in_job
 
         files, state = self._reader.ours(ref), self.get(ref)
@@ -249,7 +251,7 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
     def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
-        """Return where each rank stands now."""
+        """Return the stacks of the ranks."""
         from mpijob.backends.slurm import exec_in_job
 
         files = self._reader.files(ref)
@@ -257,7 +259,7 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
     # -- files ------------------------------------------------------------------------------------
     def working_directory(self, ref: JobRef) -> Path:
-        """Return the directory in which a job works."""
+        """Return the working directory of a job."""
         files = self._reader.files(ref)
         job = files.plan.job
         return Path(job.code.path) if job.script and job.code.path and not self._address else files.work
@@ -268,25 +270,30 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
         files = self._reader.files(ref)
         self._host.pull(f"{files.place.folder}/work", whole=True)
-        along, place = artifacts.read_uploaded(files.path / "along.json"), self.working_directory(ref)
-        left = artifacts.list_written(place, along) if along or place == files.work else ()
-        ours = os.path.relpath(self._settings.home, place)  # a script may run where our own state is
-        return tuple(one for one in left if place == files.work or not one.path.startswith(f"{ours}/"))
+        uploaded, place = artifacts.read_uploaded(files.path / "along.json"), self.working_directory(ref)
+        left = artifacts.list_written(place, uploaded) if uploaded or place == files.work else ()
+        # A script may run in a directory that contains our own state.
+        own_home = os.path.relpath(self._settings.home, place)
+        return tuple(
+            artifact
+            for artifact in left
+            if place == files.work or not artifact.path.startswith(f"{own_home}/")
+        )
 
     def schedules(self) -> ScheduleFiles:
-        """Return the recurring jobs of this cluster; a process of this user on this machine keeps their time."""
+        """Return the recurring jobs of this cluster, which a process of this user on this machine starts."""
         from mpijob.backends.recurring.schedule_files import ScheduleFiles
 
         return ScheduleFiles(self._settings, f"slurm/schedules/{self.name}")
 
     def doctor(self) -> tuple[Finding, ...]:
-        """Return whether the cluster is ready for this user's jobs."""
+        """Return findings about whether the cluster is ready for this user's jobs."""
         from mpijob.backends.slurm import doctor
 
         return doctor.report(self._client, self._reader, self.whoami().user)
 
     def close(self) -> None:
-        """Give back the connection."""
+        """Close the connection to the login node, if there is one."""
         with contextlib.suppress(BackendError):
             if "_host" in self.__dict__:
                 self._host.close()

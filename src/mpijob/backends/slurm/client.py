@@ -1,4 +1,4 @@
-"""Slurm's commands, and what their failures mean: no answer (ask again), or a refusal (in Slurm's own words)."""
+"""Slurm's commands and their failures: no response (passing), or a refusal with Slurm's own message."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ from mpijob.formats.slurm.refusals import Refusal
 
 
 class SlurmClient:
-    """Runs the commands on one host."""
+    """Runs Slurm's commands on one host, with times as seconds since 1970 (`queries.TIMES`)."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
 
     def run(self, argv: Sequence[str], *, seconds: float = SECONDS) -> str:
-        """Return what a command prints; raise BackendError (passing) where Slurm is silent, else what it refused."""
+        """Return a command's stdout; raise BackendError (passing) if Slurm does not respond, else its refusal."""
         answer = self.host.call(argv, env=queries.TIMES, seconds=seconds)
         if answer.code:
             raise refusal(argv[0], answer)
         return answer.out
 
     def job(self, number: str) -> Row | None:
-        """Return a job in Slurm's memory, whoever's it is."""
+        """Return a job of any user that slurmctld still has; None for others."""
         try:
             return queries.Rows(self.run(queries.squeue(jobs=[number]))).get(number)
         except NotFound:
             return None
 
     def accounting(self, numbers: Iterable[str], *, steps: bool = False, since: str = "") -> list[Row]:
-        """Return what the accounting knows of jobs, each try; nothing where there is no accounting."""
+        """Return the accounting records of jobs, one for each try; none if there is no accounting."""
         answer = self.host.call(queries.sacct(numbers, steps=steps, since=since), env=queries.TIMES)
+        # Without slurmdbd, sacct fails with a message of its own, which is not an outage.
         if answer.code and refusals.meaning(answer.said) is Refusal.SILENT:
             raise refusal("sacct", answer)
         return [*queries.accounted(answer.out)]
 
     def show_job(self, number: str) -> dict[str, str]:
-        """Return the fields of `scontrol show job`; {} of a job that Slurm has forgotten."""
+        """Return the fields of `scontrol show job`; {} of a job that slurmctld has forgotten (MinJobAge)."""
         try:
             text = self.run(("scontrol", "-o", "show", "job", number))
         except NotFound:
@@ -47,14 +48,14 @@ class SlurmClient:
         return queries.named_fields(text.splitlines()[0]) if text else {}
 
     def script(self, number: str) -> str:
-        """Return the batch script of a job as it was submitted; "" where Slurm does not have it."""
+        """Return the batch script of a job as submitted; "" if Slurm does not have it."""
         try:
             return self.run(("scontrol", "write", "batch_script", number, "-"))
         except MpiJobError:
             return ""
 
     def cancel(self, number: str, *words: str) -> None:
-        """Cancel a job, or signal it; one that has ended stays as it is."""
+        """Cancel or signal a job; one that has ended stays as it is."""
         try:
             self.run(("scancel", *words, number))
         except NotFound:
@@ -62,7 +63,6 @@ class SlurmClient:
 
 
 def refusal(command: str, answer: Answer) -> MpiJobError:
-    """Return the error for a command that failed."""
     kind, found = refusals.meaning(answer.said), refusals.reasons(answer.said)
     text = f"Slurm refuses it: {'; '.join(found) or f'{command} ended with {answer.code}'}"
     match kind:

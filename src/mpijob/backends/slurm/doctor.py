@@ -1,4 +1,4 @@
-"""Whether a Slurm cluster is ready for this user's jobs: controller, accounting, the user's limits, the directory."""
+"""Checks whether a Slurm cluster is ready for this user's jobs: controller, accounting, limits, directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ _WRITABLE = 'mkdir -p -m 700 "$1" && [ -w "$1" ]'
 
 
 def report(client: SlurmClient, reader: JobReader, user: str) -> tuple[Finding, ...]:
-    """Return what was found."""
     return tuple(_report(client, reader, user))
 
 
@@ -25,21 +24,22 @@ def _report(client: SlurmClient, reader: JobReader, user: str) -> Iterator[Findi
     except MpiJobError as error:
         yield Finding("DOCTOR_SLURM", error.message, error.hint)
         return
-    yield _fine(f"Slurm {config.get('SLURM_VERSION', '')}, cluster {config.get('ClusterName', '')}, responds")
-    for one in partitions:
-        name = f"partition {one.name}{' (default)' * one.default}"
-        most = "no time limit" if one.max_seconds is None else f"at most {one.max_seconds / 60:g} minutes"
-        yield _fine(f"{name}: {one.nodes} nodes, {one.cpus} CPUs, {most}, {one.state}")
+    yield _ok(f"Slurm {config.get('SLURM_VERSION', '')}, cluster {config.get('ClusterName', '')}, responds")
+    for partition in partitions:
+        name = f"partition {partition.name}{' (default)' * partition.default}"
+        seconds = partition.max_seconds
+        most = "no time limit" if seconds is None else f"at most {seconds / 60:g} minutes"
+        yield _ok(f"{name}: {partition.nodes} nodes, {partition.cpus} CPUs, {most}, {partition.state}")
     plugins = queries.launch_plugins("".join(client.host.call(("srun", "--mpi=list"))[1:]))
     if {"pmi2", "pmix"} & {*plugins}:
-        yield _fine(f"srun starts MPI programs through {', '.join(plugins)}")
+        yield _ok(f"srun starts MPI programs through {', '.join(plugins)}")
     else:
         message = "srun has no launch plugin for MPI (pmi2, pmix): ranks are started by the MPI library's own launcher"
         yield _warning(message, "no action needed, or ask for Slurm's PMIx plugin")
     yield from _accounts(client, user)
     root = reader.jobs.host.path()
     if reader.jobs.host.call(("sh", "-c", _WRITABLE, "sh", root)).code == 0:
-        yield _fine(f"jobs are kept in {root}; each job checks that its nodes can access it")
+        yield _ok(f"jobs are kept in {root}; each job checks that its nodes can access it")
     else:
         hint = "set MPIJOB_SLURM_DIRECTORY to a shared directory"
         yield Finding("DOCTOR_SLURM", f"{root} cannot be written", hint)
@@ -47,19 +47,20 @@ def _report(client: SlurmClient, reader: JobReader, user: str) -> Iterator[Findi
 
 def _accounts(client: SlurmClient, user: str) -> Iterator[Finding]:
     try:
-        mine = queries.read_associations(client.run(queries.associations(user)))
+        associations = queries.read_associations(client.run(queries.associations(user)))
         every = queries.read_qos(client.run(queries.all_qos()))
     except MpiJobError as error:
         message = f"Slurm's accounting does not respond: {error.message}"
         hint = "jobs still run, and mpijob shows what their directories contain; ask an administrator to check slurmdbd"
         yield _warning(message, hint)
         return
-    for one in mine:
-        yield _fine(f"{one.limit.owner}{_limits(one.limit)}; QOS {', '.join(one.qos) or 'none'}")
-    for name in sorted({name for one in mine for name in one.qos} & every.keys()):
+    for association in associations:
+        limit, qos = association.limit, ", ".join(association.qos) or "none"
+        yield _ok(f"{limit.owner}{_limits(limit)}; QOS {qos}")
+    for name in sorted({name for association in associations for name in association.qos} & every.keys()):
         if text := _limits(every[name]):
-            yield _fine(f"QOS {name}{text}")
-    if not mine:
+            yield _ok(f"QOS {name}{text}")
+    if not associations:
         message = f"user {user} has no account here: Slurm refuses jobs where it enforces accounts"
         yield _warning(message, "ask an administrator: sacctmgr add user …")
 
@@ -73,7 +74,7 @@ def _limits(limit: Limit) -> str:
     return f": at most {', '.join(parts)}" if parts else ""
 
 
-def _fine(message: str) -> Finding:
+def _ok(message: str) -> Finding:
     return Finding("DOCTOR_OK", message, severity=Severity.NOTICE)
 
 

@@ -16,6 +16,7 @@ from mpijob.model import JobState, Phase, RankStack
 
 _LOOK_SECONDS = 10
 _PATIENCE_SECONDS = 120.0
+# --overlap and --mem=0: the step shares the resources that the job's own step holds entirely.
 _STEP = ("--overlap", "--mpi=none", "--mem=0", "--cpu-bind=none", "--quiet")
 # $1 the directory for what each node says, $2 the text that looks
 _LOOK = (
@@ -42,6 +43,7 @@ def run(
     """
     place = [f"--nodelist={node}"] if node else []
     place += [] if component is None else [f"--het-group={component}"]
+    # srun without --pty gives a program no terminal, and with it merges stdout and stderr.
     tty = ["--pty"] if os.isatty(0) and os.isatty(1) else []
     chdir = [f"--chdir={directory}"] if directory else []
     return host.terminal([*_step(number, "--nodes=1", "--ntasks=1"), *place, *chdir, *tty, *argv])
@@ -55,7 +57,8 @@ def stacks(host: Host, files: JobFiles, state: JobState, ranks: Sequence[int]) -
     folder = f"{files.place.folder}/stacks-{mark}"
     host.make(folder)
     text = _LOOK % (state.ref.uid, state.attempt, state.ref.uid, state.attempt)
-    spy = "" if host.name else find_pyspy()  # the nodes see it as this machine does: on a shared file system
+    # The nodes see it under the same path, on a shared file system.
+    spy = "" if host.name else find_pyspy()
     look = (stack_dump.SCRIPT, "mpijob-stacks", mark, spy, str(_LOOK_SECONDS))
     command = ["sh", "-c", text, "sh", host.path(folder), *look]
     try:

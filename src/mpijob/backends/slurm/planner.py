@@ -200,6 +200,7 @@ def _environ(
         command_line.settings_as_variables(found.family, job.launch)
     )
     environ |= batch_script.variables(job, launcher, found.family, shapes, directory=place, uid=uid)
+    # On NFS the job's scripts sync their journals and logs, so that other machines see them soon.
     environ["MPIJOB_SYNC"] = "1" if _file_system(host).startswith("nfs") else ""
     if not host.name:
         environ["PYTHONPATH"] = environment.python_path(job, users)
@@ -223,6 +224,7 @@ def _of_script(job: MPIJob, slurm: SlurmFacts) -> tuple[dict[str, str], tuple[st
     words = batch_script.overriding(job, own, slurm)
     environ = {name: value for name, value in job.env.items() if own.env.get(name) != value}
     if task := job.env.get(_ARRAY):
+        # One task of an array is submitted with its own index, under which its script runs.
         words.append(f"--array={task}")
     environ = {name: value for name, value in environ.items() if not name.startswith("SLURM_ARRAY_")}
     return environ, ("sbatch", *words, job.script, *job.args), text
@@ -299,4 +301,5 @@ def _file_system(host: Host) -> str:
     above = [
         (len(point), at, kind) for at, (_, point, kind, *_) in enumerate(mounts) if root.is_relative_to(point)
     ]
-    return max(above, default=(0, 0, ""))[2]  # the nearest, and of several at one place the last
+    # The innermost mount point, and of several at the same place the last one.
+    return max(above, default=(0, 0, ""))[2]

@@ -1,7 +1,8 @@
-"""What a cluster says before a job is planned: partitions, limits, nodes, launch plugins, the jobs that it waits for.
+"""The facts about a Slurm cluster before a job is planned: partitions, limits, nodes, launch plugins,
+dependencies.
 
-Asked in parallel, and remembered for some seconds in a file, for the next job and the next process; a refusal is
-judged anew over fresh facts (`Facts.recalled`).
+The commands run in parallel, and their output is cached in a file for the next job and process. A refusal is
+checked again with fresh facts (`Facts.recalled`).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from mpijob.model.platform.slurm import SlurmFacts, layouts
 from mpijob.model.spec.dependencies import After, Dependency, parsed
 from mpijob.model.status.forecast import Forecast
 
-_REMEMBERED_SECONDS = 20.0
+_CACHE_SECONDS = 20.0
 
 
 class Answers(Kept, frozen=True):
-    """What the commands said, by name; those that failed are left out."""
+    """The output of the commands by name, without those that failed."""
 
     said: dict[str, str]
 
@@ -32,7 +33,7 @@ class Answers(Kept, frozen=True):
 def facts(
     job: MPIJob, reader: JobReader, partition: str, user: str, *, fresh: bool, most_workers: int
 ) -> Facts:
-    """Return what admission judges, for one user; `partition` is the one of the context."""
+    """Return the facts for admission for one user; `partition` is the one of the context."""
     answers, recalled = _answers(reader, user, fresh=fresh)
     slurm = cluster_facts.read(job, answers.said, partition)
     rows = reader.poll.snapshot().rows
@@ -55,9 +56,9 @@ def facts(
 
 
 def _answers(reader: JobReader, user: str, *, fresh: bool) -> tuple[Answers, bool]:
-    """Return what the commands said, and whether that was remembered."""
+    """Return the output of the commands, and whether it is from the cache."""
     client, file = reader.client, reader.poll.folder / "facts"
-    if not fresh and (known := poll.recall(file, Answers, _REMEMBERED_SECONDS)):
+    if not fresh and (known := poll.recall(file, Answers, _CACHE_SECONDS)):
         return known, True
     commands = cluster_facts.commands(user)
     with ThreadPoolExecutor(len(commands)) as pool:
@@ -68,7 +69,8 @@ def _answers(reader: JobReader, user: str, *, fresh: bool) -> tuple[Answers, boo
     said = {
         name: answer.out + answer.err * (name == "mpi") for name, answer in done.items() if not answer.code
     }
-    if "partitions" not in said:  # nothing can be planned without them: raise what Slurm said
+    # Nothing can be planned without them: raise Slurm's error.
+    if "partitions" not in said:
         said["partitions"] = client.run(commands["partitions"])
     answers = Answers(time.time(), said)
     poll.keep(file, answers)
@@ -76,7 +78,7 @@ def _answers(reader: JobReader, user: str, *, fresh: bool) -> tuple[Answers, boo
 
 
 def _wait(job: MPIJob, slurm: SlurmFacts, reader: JobReader, rows: Rows) -> Forecast:
-    """Return when the job would start, as far as this user's own jobs tell."""
+    """Return the job's start time, as far as this user's own jobs show it."""
     if slurm.partition is None:
         return Forecast()
     shapes, most = layouts(job, slurm.nodes), slurm.max_seconds

@@ -1,7 +1,7 @@
-"""Handing a job to Slurm: the name is taken, the directory is filled, sbatch is called; wholly or not at all.
+"""Submits a job to Slurm: reserves the name, fills the directory, calls sbatch; all or nothing.
 
-Where Slurm did not answer sbatch, it may have taken the job all the same: then the directory stays, and what becomes of
-the job is seen by its journal and its comment in squeue.
+If Slurm did not respond to sbatch, it may have accepted the job: then the directory stays, and the job is
+found later by its journal or by its comment in squeue.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from mpijob.model.spec.dependencies import End, parsed
 
 
 class _Unknown(BackendError):
-    """Slurm did not answer, and may have taken the job."""
+    """Slurm did not respond, and may have accepted the job."""
 
 
 def submit(plan: Plan, reader: JobReader, home: Path) -> JobRef:
-    """Submit a plan and return the job's address; the same plan once more is the same job."""
+    """Submit a plan and return the job's reference; the same plan again is the same job."""
     jobs, job = reader.jobs, plan.job
     ref = JobRef(job.namespace, job.name, plan.uid)
     newest = jobs.find(JobRef(job.namespace, job.name))
@@ -41,9 +41,11 @@ def submit(plan: Plan, reader: JobReader, home: Path) -> JobRef:
             raise name_in_use(state.ref, state.phase)
     place = jobs.claim(plan, newest.number if newest else 0)
     if place is None:
-        raise name_in_use(JobRef(job.namespace, job.name), Phase.PENDING)  # somebody else took it just now
+        # Another submit took it just now.
+        raise name_in_use(JobRef(job.namespace, job.name), Phase.PENDING)
     try:
         files = _fill(plan, place, reader, home)
+        # Before sbatch: a job that starts at once must be visible.
         jobs.enter(place)
         number = _sbatch(plan, files, reader.client, _dependencies(plan, reader))
     except _Unknown:
@@ -56,16 +58,16 @@ def submit(plan: Plan, reader: JobReader, home: Path) -> JobRef:
 
 
 def _fill(plan: Plan, place: Place, reader: JobReader, home: Path) -> JobFiles:
-    """Put everything into the job's directory that its processes will need."""
+    """Write everything into the job's directory that its processes need."""
     job, host = plan.job, reader.jobs.host
     values = {secret.env: secrets.read_value(secret) for secret in job.secrets}
     host.make(place.folder)
     path = host.root / place.folder
     (path / "work").mkdir(mode=0o700)
-    # a script of this machine runs where it is, as with sbatch
+    # A script of this machine runs where it is, as with sbatch.
     folder = job.script and job.code.path and not host.name and not job.code.git.url
     work = path / "work"
-    along = code_upload.stamps(Path(job.code.path)) if folder else code_upload.copy_into(job.code, work)
+    uploaded = code_upload.stamps(Path(job.code.path)) if folder else code_upload.copy_into(job.code, work)
     texts = {} if job.script else allocation.texts()
     texts |= {"script": plan.batch_script, "programs": allocation.programs(job)}
     texts |= {"secrets": allocation.exports(values), "layout": batch_script.rank_nodes(plan)}
@@ -75,7 +77,7 @@ def _fill(plan: Plan, place: Place, reader: JobReader, home: Path) -> JobFiles:
     if job.profile_mpi and not job.script:
         for machine, shim in profiler.shims_by_machine(home).items():
             atomic_write.write(path / allocation.PROFILER.format(machine), shim)
-    atomic_write.write(path / "along.json", msgspec.json.encode(along))
+    atomic_write.write(path / "along.json", msgspec.json.encode(uploaded))
     atomic_write.write(path / "plan.json", msgspec.json.encode(plan))
     host.push(place.folder)
     return JobFiles(host, place)
@@ -85,8 +87,8 @@ _DEPENDENCY_TYPES = {End.SUCCEEDED: "afterok", End.ANY: "afterany", End.FAILED: 
 
 
 def _dependencies(plan: Plan, reader: JobReader) -> str:
-    """Return the jobs that this one waits for, as sbatch's `--dependency` takes them; all must end as wanted."""
-    ends = {one.name: one.end for one in map(parsed, plan.entries)}
+    """Return the jobs that this one waits for, as the value of sbatch's `--dependency`."""
+    ends = {entry.name: entry.end for entry in map(parsed, plan.entries)}
     clauses = []
     for ref in plan.waits_for:
         place = reader.jobs.find(ref)
@@ -101,9 +103,10 @@ def _dependencies(plan: Plan, reader: JobReader) -> str:
 
 
 def _sbatch(plan: Plan, files: JobFiles, client: SlurmClient, after: str) -> str:
-    """Return the number that Slurm gives the job."""
+    """Return the ID that Slurm gives the job; raise _Unknown if it did not respond."""
     job, host = plan.job, client.host
     words = ["--parsable", f"--comment={batch_script.comment(job, plan.uid, plan.mpi)}"]
+    # Without --kill-on-invalid-dep, Slurm keeps a job whose dependency has failed in the queue.
     words += [f"--dependency={after}", "--kill-on-invalid-dep=yes"] if after else []
     try:
         if not job.script:
@@ -132,7 +135,7 @@ def _sbatch(plan: Plan, files: JobFiles, client: SlurmClient, after: str) -> str
 
 
 def _note_output(files: JobFiles, client: SlurmClient, number: str) -> None:
-    """Keep where the script's output goes: Slurm forgets it some minutes after the job's end."""
+    # Slurm forgets the paths some minutes after the job's end (MinJobAge).
     try:
         fields = client.show_job(number)
     except MpiJobError:

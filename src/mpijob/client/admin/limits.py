@@ -96,8 +96,8 @@ class Administration:
         """Return the overview, with alerts for nearly exhausted quotas."""
         from mpijob.backends.kubernetes.admin import overview
 
-        found = overview.look(self._api())
-        overview.refuse_blind(found)
+        found = overview.read(self._api())
+        overview.refuse_unreadable(found)
         percent = self._governor().platform().monitoring.quota_alert_percent
         return msgspec.structs.replace(
             found, alerts=alerts.alerts(found.namespaces, found.queues, percent=percent)

@@ -106,7 +106,7 @@ class Runtimes:
         with self._api() as api:
             namespace = namespace_at(self._settings, api.access.namespace)
             runtime = cluster.find(api, name, namespace)
-            trial = lambda: tuple(cluster.try_out(api, runtime, namespace))  # noqa: E731
+            trial = lambda: tuple(cluster.run_test(api, runtime, namespace))  # noqa: E731
             tried = self._acted(Verb.CREATE, JobRef(namespace, name), trial)
         traps = lint.lint(runtime, openshift=self._openshift()) or ()
         return (*tried, *(one for one in traps if one.severity is not Severity.NOTICE))
@@ -122,7 +122,7 @@ class Runtimes:
         from mpijob.backends.kubernetes.admin import runtimes as cluster
 
         with self._api() as api:
-            return cluster.listed(api, namespace_at(self._settings, api.access.namespace))
+            return cluster.list_runtimes(api, namespace_at(self._settings, api.access.namespace))
 
     def _documents(self, names: tuple[str, ...]) -> Iterator[tuple[str, Document]]:
         files = [name for name in names if Path(name).is_file()]

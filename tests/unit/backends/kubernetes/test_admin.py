@@ -214,7 +214,7 @@ def test_who_had_to_make_way_is_told_in_plain_words(api: Store) -> None:
         },
         "spec": {"queueName": "main", "priorityClassRef": {"name": "high"}},
     }
-    (one,) = overview.look(api).preemptions
+    (one,) = overview.read(api).preemptions
     assert (one.namespace, one.job) == ("team-a", "small")
     assert one.message.startswith("Pre-empted at 14:02 UTC by team-b/big (priority high)")
     assert "will resume when" in one.message

@@ -31,7 +31,7 @@ from mpijob.admission.queue_reason import format_start
 from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.backends.kubernetes.auth.token_access import SUBJECT_REVIEW, TOKEN_REVIEW, Tokens, Unauthenticated
 from mpijob.backends.kubernetes.broker import client
-from mpijob.backends.kubernetes.broker.server import MOST_BYTES, Server, answer
+from mpijob.backends.kubernetes.broker.server import MAX_BYTES, Server, answer
 from mpijob.backends.kubernetes.broker.service import Broker
 from mpijob.backends.kubernetes.client import resources as kinds
 from mpijob.errors import InvalidJob, NotAllowed
@@ -247,7 +247,7 @@ def test_the_door_refuses_strangers_and_nonsense_and_repeats_no_token(cluster: C
             posted(url, b"{"),
             posted(url, b'{"job": 3}'),
             posted(url, b"[" * 100_000),
-            posted(url, b" " * (MOST_BYTES + 1)),
+            posted(url, b" " * (MAX_BYTES + 1)),
             posted(url, body, path="/v1/../admin"),
             posted(url, msgspec.json.encode({"job": wanting(4, namespace="others")})),
         ]
@@ -287,13 +287,13 @@ def test_a_user_who_sees_little_is_told_more_by_the_broker_and_as_much_as_before
     assert fit(job, JANE, own).verdict is Verdict.UNKNOWN
     with served(cluster) as url:
         access = Access(server="https://api.example", token=TOKEN)
-        more = client.filled(own, job, access, Settings(broker=url))
-        strange = client.filled(own, job, Access(server=url, token="unknown"), Settings(broker=url))
+        more = client.with_broker(own, job, access, Settings(broker=url))
+        strange = client.with_broker(own, job, Access(server=url, token="unknown"), Settings(broker=url))
     told = fit(job, JANE, more)
     assert (told.verdict, told.starts_now) == (Verdict.WAITS, 2)
     assert more.cluster is not None
     assert more.cluster.unread == ()
-    gone = client.filled(own, job, access, Settings(broker=url))
+    gone = client.with_broker(own, job, access, Settings(broker=url))
     for facts in (strange, gone):
         assert fit(job, JANE, facts).verdict is Verdict.UNKNOWN
         assert facts.cluster is not None

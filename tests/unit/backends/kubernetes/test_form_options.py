@@ -47,7 +47,7 @@ def store() -> Store:
 
 @pytest.mark.req("R4")
 def test_a_project_offers_its_claims_and_connections_by_name(store: Store) -> None:
-    found = choices.look(store, "team-cv", frozenset({resources.PROJECT.api}))
+    found = choices.read_choices(store, "team-cv", frozenset({resources.PROJECT.api}))
     assert found.projects == (Option("scratch"), Option("team-cv", "Vision"))
     assert found.claims == (Option("photos", "All photos 10Gi ReadWriteMany"),)
     assert found.connections == (Option("lake", "The lake (s3)"),)
@@ -62,7 +62,7 @@ def test_what_may_not_be_looked_at_is_said_and_hides_nothing_else(store: Store) 
             raise ApiError("forbidden", status=403, reason="Forbidden")
 
     store.before = forbid
-    found = choices.look(store, "team-cv", frozenset({resources.PROJECT.api}))
+    found = choices.read_choices(store, "team-cv", frozenset({resources.PROJECT.api}))
     assert (found.connections, found.unread) == ((), ("data connections",))
     assert [one.name for one in found.claims] == ["photos"]
 

@@ -46,7 +46,7 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[JobState, int]]
         monkeypatch.setattr(job_objects, "objects", objects)
         monkeypatch.setattr(JobReader, "served", frozenset[str]())
         monkeypatch.setattr(job_reader, "_SETTLE_SECONDS", 0.3)
-        monkeypatch.setattr(patches, "_LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(patches, "_POLL_SECONDS", 0.01)
         api = SimpleNamespace(now=lambda: BEGIN + ENDED + seconds_later)
         return JobReader(cast("Any", api)).attempt(REF).state, len(taken)
 

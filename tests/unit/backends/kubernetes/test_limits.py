@@ -42,7 +42,7 @@ def test_a_job_beyond_its_namespaces_longest_time_is_ended_and_says_so(
     one = limited(a_controller(node), NamespaceLimits(max_duration_seconds=60), monkeypatch)
     ended_ones: list[str] = []
     monkeypatch.setattr(
-        patches, "give_up", lambda api, found, seen, reason, why, grace: ended_ones.append(why)
+        patches, "end_early", lambda api, found, seen, reason, why, grace: ended_ones.append(why)
     )
     one._reconcile(ref_of(cluster))
     assert len(ended_ones) == 1

@@ -59,9 +59,9 @@ def test_a_refusal_is_not_kept_and_what_is_kept_can_be_forgotten() -> None:
 
 def test_the_next_job_reads_only_what_may_have_changed() -> None:
     api, known = with_gpus(), PreflightCache()
-    first = preflight.gather(api, a_job(), SERVED, Settings(), lately=known)
+    first = preflight.gather(api, a_job(), SERVED, Settings(), cache=known)
     everything, api.asked = len(api.asked), []
-    second = preflight.gather(api, a_job(name="next"), SERVED, Settings(), lately=known)
+    second = preflight.gather(api, a_job(name="next"), SERVED, Settings(), cache=known)
     assert (first.facts.recalled, second.facts.recalled) == (False, True)
     kinds_read = {path.rpartition(f"/{NAMESPACE}/")[2].rpartition("v1/")[2] for path in api.asked}
     assert kinds_read == {

@@ -94,7 +94,7 @@ class Queues(Cluster):
 
 
 def told(api: Queues, served: frozenset[str] = frozenset(SERVED), **more: Any) -> dict[str, Any]:
-    found = live.look(api, NAMESPACE, served, **more)
+    found = live.read_queues(api, NAMESPACE, served, **more)
     return {owner.removeprefix("uid-"): one for owner, one in found.items()}
 
 

@@ -1,9 +1,10 @@
-"""What a cluster's job left, as far as it lies where it can be read from here: in buckets, and on volume claims.
+"""The files that a cluster's job left, where they can be read from here: in buckets and on volume claims.
 
-A file is called by its path in the job without the first slash: `out/model/weights`. A bucket is reached from this
-machine with the Secret of the data connection, which the user must be able to read. Whoever can write such a Secret
-chooses where this process connects: a server that acts for others passes a restricted policy. A claim is read through
-a short-lived pod (`claim_reader`), so the user needs the rights to create it and to run commands in it.
+A file's path is its path in the job without the first slash: `out/model/weights`. A bucket is read from this
+machine with the Secret of the data connection, which the user must be able to read. A user who can write such
+a Secret chooses where this process connects, so a server that acts for users passes a restricted policy. A
+claim is read through a short-lived pod (`claim_reader`), for which the user needs permission to create it and
+to run commands in it.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from mpijob.model import Artifact, JobRef, MPIJob, Volume, VolumeKind
 from mpijob.outbound.guard import Guard
 from mpijob.outbound.policy import Policy, TooLarge
 
-# a pipe that nobody reads any more is an error, and does not wait for a reader
+# O_NONBLOCK: opening a pipe without a reader is an error instead of waiting. O_NOFOLLOW: the target may be a link.
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-def kept(eye: JobReader, ref: JobRef) -> JobFiles:
-    """Return a job that may have left files where they can be had; refuse any other."""
-    found = eye.find(ref)
-    runtime = eye.runtime(found)
-    job = eye.spec(found, runtime)
-    openshift = any(api.startswith("security.openshift.io/") for api in eye.served)
+def job_files(reader: JobReader, ref: JobRef) -> JobFiles:
+    """Return the files of a job; raise Unsupported if it has no volume that outlives its pods."""
+    found = reader.find(ref)
+    runtime = reader.runtime(found)
+    job = reader.spec(found, runtime)
+    openshift = any(api.startswith("security.openshift.io/") for api in reader.served)
     files = JobFiles(job, found, runtime, None if openshift else well_known.PLAIN_USER)
     if not (volumes(job) or files.claims):
         raise Unsupported(
@@ -50,20 +51,20 @@ def kept(eye: JobReader, ref: JobRef) -> JobFiles:
 
 def volumes(job: MPIJob) -> list[Volume]:
     """Return the S3 volumes that the job may have written to."""
-    return [one for one in job.volumes if one.kind is VolumeKind.S3 and not one.read_only]
+    return [volume for volume in job.volumes if volume.kind is VolumeKind.S3 and not volume.read_only]
 
 
-def left(api: Api, files: JobFiles, policy: Policy) -> list[Artifact]:
-    """Return the files of those buckets, and those of the claims that have changed since the job was submitted."""
-    found = [*in_buckets(api, files.job, policy)]
+def list_files(api: Api, files: JobFiles, policy: Policy) -> list[Artifact]:
+    """Return the files in the buckets, and those on claims that changed since the job was submitted."""
+    found = [*list_buckets(api, files.job, policy)]
     if files.claims:
         with _reader(api, files, policy) as reader:
             found += claim_files.left(reader, files, policy)
     return sorted(found)
 
 
-def in_buckets(api: Api, job: MPIJob, policy: Policy) -> Iterator[Artifact]:
-    """Yield the files of those buckets."""
+def list_buckets(api: Api, job: MPIJob, policy: Policy) -> Iterator[Artifact]:
+    """Yield the files in the buckets; raise TooLarge beyond the policy's number."""
     count, most = 0, policy.listed_objects
     with Guard(policy) as guard:
         for volume in volumes(job):
@@ -90,18 +91,18 @@ def _reader(api: Api, files: JobFiles, policy: Policy) -> Iterator[Reader]:
 
 
 def fetch(api: Api, files: JobFiles, path: str, target: Path, policy: Policy) -> None:
-    """Copy one of those files to this machine."""
+    """Copy a file to this machine; raise NotFound."""
     volume = _volume(files, path)
     if volume is not None and volume.kind is VolumeKind.CLAIM:
         with _reader(api, files, policy) as reader:
-            claim_files.fetch_one(reader, path, lambda _, pieces: _written(target, pieces), policy)
+            claim_files.fetch_one(reader, path, lambda _, pieces: _write_from_first(target, pieces), policy)
         return
     name = path.removeprefix(_stem(volume)) if volume is not None else ""
     if volume is None or not name or name.endswith("/") or ".." in name.split("/"):
         raise claim_files.missing(path)
     with Guard(policy) as guard, closing(_bucket(api, files.job, volume, guard)) as bucket:
         try:
-            _written(target, bucket.read(name))
+            _write_from_first(target, bucket.read(name))
         except NotFound:
             raise claim_files.missing(path) from None
 
@@ -109,44 +110,53 @@ def fetch(api: Api, files: JobFiles, path: str, target: Path, policy: Policy) ->
 def fetch_many(
     api: Api, files: JobFiles, paths: Sequence[str], directory: Path, policy: Policy
 ) -> tuple[str, ...]:
-    """Copy files, and those of folders, below a directory, or all of them without paths; return which."""
-    on_claims = [one for one in paths if (volume := _volume(files, one)) and volume.kind is VolumeKind.CLAIM]
-    others = [one for one in paths if one not in set(on_claims)]
+    """Copy files and folders below a directory, all files without `paths`; return the copied ones."""
+    on_claims = [
+        path for path in paths if (volume := _volume(files, path)) and volume.kind is VolumeKind.CLAIM
+    ]
+    others = [path for path in paths if path not in set(on_claims)]
     if not paths:
-        others = [one.path for one in in_buckets(api, files.job, policy)]
-    found = [one for path in others for one in _fetched_object(api, files, path, directory, policy)]
+        others = [artifact.path for artifact in list_buckets(api, files.job, policy)]
+    found = [name for path in others for name in _fetch_objects(api, files, path, directory, policy)]
     if on_claims or (files.claims and not paths):
         with _reader(api, files, policy) as reader:
-            wanted = on_claims or [one.path for one in claim_files.left(reader, files, policy)]
+            wanted = on_claims or [artifact.path for artifact in claim_files.left(reader, files, policy)]
             found += claim_files.fetch_below(reader, wanted, directory, policy) if wanted else []
     return tuple(dict.fromkeys(found))
 
 
-def _fetched_object(api: Api, files: JobFiles, path: str, directory: Path, policy: Policy) -> Iterator[str]:
-    """Copy an object of a bucket, or every one of the folder where none has the name."""
+def _fetch_objects(api: Api, files: JobFiles, path: str, directory: Path, policy: Policy) -> Iterator[str]:
+    """Copy an object of a bucket, or the objects of a folder with that name; yield their paths."""
     try:
         fetch(api, files, path, directory / path, policy)
         yield path
     except NotFound:
         stem = path.rstrip("/") + "/"
-        below = [one.path for one in in_buckets(api, files.job, policy) if one.path.startswith(stem)]
+        below = [
+            artifact.path
+            for artifact in list_buckets(api, files.job, policy)
+            if artifact.path.startswith(stem)
+        ]
         if not below:
             raise
-        for one in below:
-            fetch(api, files, one, directory / one, policy)
-            yield one
+        for name in below:
+            fetch(api, files, name, directory / name, policy)
+            yield name
 
 
 def _volume(files: JobFiles, path: str) -> Volume | None:
-    """Return the volume in which a path lies, the innermost of several; None for one that leads elsewhere."""
+    """Return the innermost volume that contains a path; None for one outside of all volumes."""
     if ".." in path.split("/") or path.startswith("/") or "\0" in path:
         return None
-    found = [one for one in (*volumes(files.job), *files.claims) if f"{path}/".startswith(_stem(one))]
-    return max(found, key=lambda one: len(_stem(one)), default=None)
+    found = [
+        volume for volume in (*volumes(files.job), *files.claims) if f"{path}/".startswith(_stem(volume))
+    ]
+    return max(found, key=lambda volume: len(_stem(volume)), default=None)
 
 
-def _written(target: Path, pieces: Iterator[bytes]) -> None:
-    first = next(pieces, b"")  # before anything is made here
+def _write_from_first(target: Path, pieces: Iterator[bytes]) -> None:
+    # An error of the first read must leave no empty file behind.
+    first = next(pieces, b"")
     _write(target, chain((first,), pieces))
 
 
@@ -173,7 +183,7 @@ def _bucket(api: Api, job: MPIJob, volume: Volume, guard: Guard) -> Bucket:
 
 
 def connection(api: Api, namespace: str, name: str) -> s3_volumes.Connection:
-    """Return a data connection by the name of its Secret."""
+    """Return a data connection by the name of its Secret; raise NotAllowed."""
     data = secret_values.values(api, namespace, name)
     if not data:
         raise NotAllowed(

@@ -1,8 +1,8 @@
-"""The files of a job's volume claims, through a reader pod: listed by find and stat, streamed by tar.
+"""The files of a job's volume claims, through a reader pod: listed with find and stat, streamed with tar.
 
-The programs are those of the job's image, so nothing that they say is believed: a name that leads out of what was
-asked for, a header without end or a file larger than this process may take ends the transfer, and no link is made
-here. Only regular files are listed and fetched. Names that are no UTF-8 or have a line break are left out.
+The programs are those of the job's image, so their output is not trusted: a name outside of the requested
+paths, a header without end, or a file larger than allowed ends the transfer, and no links are created here.
+Only regular files are listed and fetched. Names that are not UTF-8 or have a line break are left out.
 """
 
 from __future__ import annotations
@@ -22,23 +22,27 @@ from mpijob.model.spec import quantity
 from mpijob.outbound.policy import Policy, TooLarge
 
 _FIND = 'cd "$0" && exec find "$@" -name lost+found -prune -o -type f ! -path "*\n*" -exec stat -c "%s %Y %n" {} +'
-# BusyBox may be built without --exclude
+# BusyBox may be built without --exclude.
 _TAR = (
     'cd "$0" || exit 2; left_out=--exclude=lost+found; tar $left_out -cf /dev/null /dev/null 2>/dev/null || left_out=; '
     'exec tar $left_out -cf - -- "$@"'
 )
-_CHANGED = "file changed as we read it"  # GNU tar: what it had then was archived whole
+# GNU tar's warning; the file is in the archive nevertheless.
+_CHANGED = "file changed as we read it"
 _AFTERWORDS = ("Exiting with failure", "error exit delayed")
 _MISSING = ("No such file or directory", "Cannot stat")
-_CLOCK_SECONDS = 60.0  # a file server's clock is its own
-_MOST_WORDS = 16 << 10  # the command travels in an address
-NO_ARCHIVE = (tarfile.TarError, EOFError, ValueError, OverflowError)  # what tarfile raises for other bytes
-_LONGEST_LINE, _LARGEST_HEADER, _PIECE = 64 << 10, 1 << 20, 256 << 10
+# File servers have clocks of their own.
+_CLOCK_SECONDS = 60.0
+# The command is a part of the URL, whose length is limited.
+_MAX_COMMAND_BYTES = 16 << 10
+# The exceptions of tarfile for bytes that are not an archive.
+NO_ARCHIVE = (tarfile.TarError, EOFError, ValueError, OverflowError)
+_LONGEST_LINE, _LARGEST_HEADER, _CHUNK_BYTES = 64 << 10, 1 << 20, 256 << 10
 Write = Callable[[PurePosixPath, Iterator[bytes]], None]
 
 
 def left(reader: Reader, files: JobFiles, policy: Policy) -> Iterator[Artifact]:
-    """Yield the files that have changed since the job was submitted."""
+    """Yield the files that changed since the job was submitted; raise TooLarge beyond the policy's number."""
     since = files.submitted - _CLOCK_SECONDS
     count = 0
     for artifact in listed(reader, stems(files)):
@@ -54,22 +58,23 @@ def left(reader: Reader, files: JobFiles, policy: Policy) -> Iterator[Artifact]:
 
 
 def stems(files: JobFiles) -> list[str]:
-    """Return where the claims are, below the reader's root, without those inside of others."""
-    found = sorted({one.mount.strip("/") for one in files.claims})
-    return [one for one in found if not any(one.startswith(f"{other}/") for other in found)]
+    """Return the directories of the claims below the reader's root, without those inside of others."""
+    found = sorted({volume.mount.strip("/") for volume in files.claims})
+    return [stem for stem in found if not any(stem.startswith(f"{other}/") for other in found)]
 
 
 def listed(reader: Reader, roots: Sequence[str]) -> Iterator[Artifact]:
-    """Yield every regular file below some directories."""
-    argv = ("/bin/sh", "-c", _FIND, reader_pod.ROOT, *(f"./{one}" for one in roots))
+    """Yield all regular files below directories."""
+    argv = ("/bin/sh", "-c", _FIND, reader_pod.ROOT, *(f"./{path}" for path in roots))
     with reader.output(*argv) as output:
-        some = False
+        batch = False
         while line := output.stdout.readline(_LONGEST_LINE):
             if (found := _artifact(line)) is not None:
-                some = True
+                batch = True
                 yield found
         status, stderr = output.finish()
-        if status > 1 or (status and not some):  # 1: directories of other people's may not be read
+        # 1: some directories may not be read, for example those of other users.
+        if status > 1 or (status and not batch):
             raise BackendError(
                 f"the claims cannot be listed: {_last(stderr) or f'find ended with {status}'}", hint=_HINT
             )
@@ -93,10 +98,11 @@ def _artifact(line: bytes) -> Artifact | None:
 
 
 def fetch_one(reader: Reader, path: str, write: Write, policy: Policy) -> None:
-    """Hand over the contents of one file; raise NotFound before anything is written where there is none."""
+    """Pass the contents of a file to `write`; raise NotFound before it is called."""
 
     def written(place: PurePosixPath, pieces: Iterator[bytes]) -> None:
-        if str(place) != path:  # a file of the folder that has the name
+        # A file of a folder with that name.
+        if str(place) != path:
             raise missing(path)
         write(place, pieces)
 
@@ -105,7 +111,7 @@ def fetch_one(reader: Reader, path: str, write: Write, policy: Policy) -> None:
 
 
 def fetch_below(reader: Reader, paths: Sequence[str], directory: Path, policy: Policy) -> list[str]:
-    """Copy files, and those of folders, to the same places below a directory; return which."""
+    """Copy files and folders to the same paths below a directory; return the copied files."""
     root = directory.resolve()
 
     def write(place: PurePosixPath, pieces: Iterator[bytes]) -> None:
@@ -122,38 +128,37 @@ def fetch_below(reader: Reader, paths: Sequence[str], directory: Path, policy: P
         shutil.copyfile(root / earlier, root / place)
 
     found: list[PurePosixPath] = []
-    for some in _batches(_outermost(paths)):
-        found += fetch(reader, some, write, policy, copy)
+    for batch in _batches(_outermost(paths)):
+        found += fetch(reader, batch, write, policy, copy)
     if not found:
         raise missing(paths[0])
-    return [str(one) for one in sorted(found)]
+    return [str(place) for place in sorted(found)]
 
 
 def missing(path: str) -> NotFound:
-    """Return the error for a file that is not there."""
     return NotFound(f"the job has no output file {path!r}", hint="mpijob artifacts list shows what there is")
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:
-    """Return paths without those inside of others: each file comes once."""
+    # Without paths inside of others, so that each file comes once.
     every = set(paths)
     return [
-        one
-        for one in dict.fromkeys(paths)
-        if every.isdisjoint(str(above) for above in PurePosixPath(one).parents)
+        path
+        for path in dict.fromkeys(paths)
+        if every.isdisjoint(str(above) for above in PurePosixPath(path).parents)
     ]
 
 
 def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
-    some, size = list[str](), 0
+    batch, size = list[str](), 0
     for path in paths:
-        some.append(path)
+        batch.append(path)
         size += len(path.encode(errors="surrogateescape")) * 3 + 16
-        if size > _MOST_WORDS:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+        if size > _MAX_COMMAND_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def fetch(
@@ -163,16 +168,17 @@ def fetch(
     policy: Policy,
     copy: Callable[[PurePosixPath, PurePosixPath], None] | None = None,
 ) -> list[PurePosixPath]:
-    """Hand over files and those of folders, in one transfer; return what came.
+    """Pass files and those of folders to `write`, in one transfer; return them.
 
-    A file that has several names comes once: `copy` is called for the others of the same transfer.
+    Of a file with several hard links tar sends the contents once: `copy` is called for the other names.
     """
-    argv = ("/bin/sh", "-c", _TAR, reader_pod.ROOT, *(f"./{one}" for one in paths))
+    argv = ("/bin/sh", "-c", _TAR, reader_pod.ROOT, *(f"./{path}" for path in paths))
     with reader.output(*argv) as output:
         try:
-            found = [*members(output.stdout, [PurePosixPath(one) for one in paths], write, policy, copy)]
+            found = [*members(output.stdout, [PurePosixPath(path) for path in paths], write, policy, copy)]
         except NO_ARCHIVE as error:
-            _finish(output.finish(), paths)  # what it says itself is the better cause
+            # tar's own message is the better explanation.
+            _finish(output.finish(), paths)
             raise BackendError(f"the reader pod sent an invalid tar archive: {error}", hint=_HINT) from error
         _finish(output.finish(), paths)
     return found
@@ -201,12 +207,13 @@ def _last(stderr: str) -> str:
 
 
 class _Limited:
-    """The stream that tarfile reads; between contents it gives no more than headers need."""
+    """The stream that tarfile reads; between files it provides no more bytes than headers need."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self.allowance: int | None = _LARGEST_HEADER
 
+    # tarfile reads a PAX header into memory, however large it says that it is.
     def read(self, size: int) -> bytes:
         if self.allowance is not None:
             if size > self.allowance:
@@ -222,33 +229,36 @@ def members(
     policy: Policy,
     copy: Callable[[PurePosixPath, PurePosixPath], None] | None = None,
 ) -> Iterator[PurePosixPath]:
-    """Hand over the regular files of an archive that were asked for, and yield which; refuse any others."""
-    limited, came = _Limited(stream), set[PurePosixPath]()
+    """Pass the requested regular files of an archive to `write` and yield them; raise BackendError for others."""
+    limited, received = _Limited(stream), set[PurePosixPath]()
     with tarfile.open(fileobj=cast(IO[bytes], limited), mode="r|", bufsize=tarfile.RECORDSIZE) as tar:
         while (member := tar.next()) is not None:
             place = _place(member.name, wanted)
-            if place in came or member.issparse():  # nobody asked tar for holes, and they may be endless
+            # tar was not called with --sparse, and holes may be endless.
+            if place in received or member.issparse():
                 _refuse(member.name)
             if member.isreg():
                 limited.allowance = None
                 write(place, _contents(tar, member, policy))
-            elif not (member.islnk() and copy and (earlier := _place(member.linkname, wanted)) in came):
+            elif not (member.islnk() and copy and (earlier := _place(member.linkname, wanted)) in received):
                 limited.allowance = _LARGEST_HEADER
-                continue  # a directory, a link or a device
+                # A directory, a link or a device.
+                continue
             else:
                 copy(place, earlier)
             limited.allowance = _LARGEST_HEADER
-            cast(Any, tar).members.clear()  # they are not needed again, and may be many
-            came.add(place)
+            # tarfile keeps all members in memory, and there may be millions.
+            cast(Any, tar).members.clear()
+            received.add(place)
             yield place
 
 
 def _place(name: str, wanted: Sequence[PurePosixPath]) -> PurePosixPath:
-    """Return where a member belongs; refuse one that lies outside of what was asked for."""
+    """Return the path of a member; raise BackendError for one outside of the requested paths."""
     place = PurePosixPath(name.removeprefix("./"))
     if place.is_absolute() or ".." in place.parts or "\0" in name:
         _refuse(name)
-    if not any(one == place or one in place.parents for one in wanted):
+    if not any(path == place or path in place.parents for path in wanted):
         _refuse(name)
     return place
 
@@ -265,9 +275,10 @@ def _contents(tar: tarfile.TarFile, member: tarfile.TarInfo, policy: Policy) -> 
         whole, most = quantity.as_bytes(member.size), quantity.as_bytes(policy.download_bytes)
         raise TooLarge(f"{os.path.basename(member.name)} has {whole}; the limit of this server is {most}")
     content = tar.extractfile(member)
-    assert content is not None  # it is a regular file
+    # Regular files have contents.
+    assert content is not None
     size = 0
-    while piece := content.read(_PIECE):
+    while piece := content.read(_CHUNK_BYTES):
         size += len(piece)
         yield piece
     if size != member.size:

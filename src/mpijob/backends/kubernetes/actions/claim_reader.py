@@ -1,7 +1,9 @@
-"""A reader pod from its creation to its removal: what runs in it is `claim_files`' business.
+"""A reader pod for a job's volume claims, from its creation to its deletion; `claim_files` runs commands in
+it.
 
-The user's own token creates and deletes it, so whoever may not create pods in the job's namespace reads no claim. It is
-deleted after errors, too; one whose creator was killed ends at its deadline, and the next reader of the job removes it.
+It is created and deleted with the user's own token, so a user who may not create pods in the job's namespace
+reads no claim. It is deleted after errors, too; one whose creator was killed ends at its deadline, and the
+next reader of the job deletes it.
 """
 
 from __future__ import annotations
@@ -27,15 +29,16 @@ from mpijob.model import MPIJob, Volume, VolumeKind
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.status.job_objects import Found
 
-READ_SECONDS = 3600  # until then everything is read
+# The deadline of the pod.
+READ_SECONDS = 3600
 START_SECONDS = 180.0
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 _SHARED = ("ReadWriteMany", "ReadOnlyMany")
 _FINISHED = ("Succeeded", "Failed")
 
 
 class JobFiles(NamedTuple):
-    """A job whose files are read: what was asked for, its objects, and who runs pods that name nobody."""
+    """A job whose files are read: specification, objects, and the user ID for pods that set none."""
 
     job: MPIJob
     found: Found
@@ -45,24 +48,26 @@ class JobFiles(NamedTuple):
     @property
     def claims(self) -> tuple[Volume, ...]:
         """The volume claims to which the job may have written."""
-        return tuple(one for one in self.job.volumes if one.kind is VolumeKind.CLAIM and not one.read_only)
+        return tuple(
+            volume for volume in self.job.volumes if volume.kind is VolumeKind.CLAIM and not volume.read_only
+        )
 
     @property
     def submitted(self) -> float:
-        """When the job's first attempt was created."""
+        """When the job's first attempt was created, in seconds since 1970."""
         first = (*self.found.earlier, self.found.job)[0]
         return time_of(first["metadata"].get("creationTimestamp") or "") or 0.0
 
 
 class Reader:
-    """A reader pod that runs."""
+    """A running reader pod."""
 
     def __init__(self, api: Api, pod: Mapping[str, Any]) -> None:
         self._api, self._exec = api, _path(pod, "exec")
 
     @contextmanager
     def output(self, *argv: str) -> Iterator[exec_stream.Output]:
-        """Run a command in it, whose output is abandoned where the caller fails."""
+        """Run a command in the pod; its output is abandoned if the caller fails."""
         output = exec_stream.Output(self._api, self._exec, argv, container=reader_pod.CONTAINER)
         try:
             yield output
@@ -73,15 +78,16 @@ class Reader:
 
 @contextmanager
 def reader(api: Api, files: JobFiles, seconds: int = READ_SECONDS) -> Iterator[Reader]:
-    """Run a reader pod of the job's claims; it is gone, or going, when the caller is done."""
-    _sweep(api, files.job)
+    """Run a reader pod of the job's claims, which is deleted at the end."""
+    _delete_ended_readers(api, files.job)
     pod = _document(api, files, seconds)
     try:
         api.create(resources.POD.path(files.job.namespace), pod)
         _wait(api, pod)
         yield Reader(api, pod)
-    finally:  # also where the answer to its creation was lost: no other pod has its name
-        _remove(api, pod)
+    finally:
+        # Also if the response to its creation was lost: no other pod has its name.
+        _delete(api, pod)
 
 
 def _document(api: Api, files: JobFiles, seconds: int) -> Document:
@@ -98,7 +104,7 @@ def _document(api: Api, files: JobFiles, seconds: int) -> Document:
 
 
 def _security(files: JobFiles) -> Mapping[str, Any]:
-    """Return the security context of the job's workers, as which they wrote."""
+    # That of the job's workers: their files may be readable for that user only.
     if files.found.kind is resources.TRAINJOB:
         template = trainjob.pod_templates(files.runtime).get("node") or {}
     else:
@@ -107,15 +113,16 @@ def _security(files: JobFiles) -> Mapping[str, Any]:
 
 
 def _node(api: Api, files: JobFiles) -> str:
-    """Return the machine whose pods hold a claim that only one machine mounts at a time."""
+    # The node whose pods use a ReadWriteOnce claim, which only one node can mount at a time.
     namespace = files.job.namespace
-    alone = {one.source for one in files.claims if not _is_shared(api, namespace, one.source)}
-    if not alone:
+    exclusive = {volume.source for volume in files.claims if not _is_shared(api, namespace, volume.source)}
+    if not exclusive:
         return ""
-    with suppress(ApiError):  # who may not list pods is placed by the scheduler
+    # For a user who may not list pods, the scheduler chooses the node.
+    with suppress(ApiError):
         for pod in api.list(resources.POD.path(namespace)).items:
             node = text(pod, "spec", "nodeName")
-            if node and text(pod, "status", "phase") not in _FINISHED and alone & _claims_of(pod):
+            if node and text(pod, "status", "phase") not in _FINISHED and exclusive & _claims_of(pod):
                 return node
     return ""
 
@@ -124,17 +131,18 @@ def _is_shared(api: Api, namespace: str, claim: str) -> bool:
     try:
         found = api.find(resources.CLAIM.path(namespace, claim))
     except ApiError:
-        return True  # not for this user to see
+        # The user may not read the claim.
+        return True
     modes = ((found or {}).get("spec") or {}).get("accessModes") or _SHARED
     return any(mode in _SHARED for mode in modes)
 
 
 def _claims_of(pod: Mapping[str, Any]) -> set[str]:
-    return {text(one, "persistentVolumeClaim", "claimName") for one in parts(pod, "spec", "volumes")}
+    return {text(volume, "persistentVolumeClaim", "claimName") for volume in parts(pod, "spec", "volumes")}
 
 
 def _wait(api: Api, pod: Mapping[str, Any]) -> None:
-    """Wait until the pod runs; raise with what keeps it from running."""
+    """Wait until the pod runs; raise BackendError with the reason if it does not."""
     path = _path(pod)
     deadline = time.monotonic() + START_SECONDS
     while True:
@@ -143,18 +151,18 @@ def _wait(api: Api, pod: Mapping[str, Any]) -> None:
         if phase == "Running":
             return
         if phase in _FINISHED:
-            raise _unread(
+            raise _reader_failed(
                 pod, text(pod, "status", "message") or "its image has no /bin/sh or sleep", hint=_IMAGE_HINT
             )
         if time.monotonic() > deadline:
-            raise _unread(pod, f"it is not running after {START_SECONDS:g} s: {_reason(api, pod)}")
-        time.sleep(_LOOK_SECONDS)
+            raise _reader_failed(pod, f"it is not running after {START_SECONDS:g} s: {_reason(api, pod)}")
+        time.sleep(_POLL_SECONDS)
 
 
 _IMAGE_HINT = "the job's image needs sh, sleep, find, stat and tar; otherwise let another job copy the files"
 
 
-def _unread(pod: Mapping[str, Any], why: str, hint: str = "") -> BackendError:
+def _reader_failed(pod: Mapping[str, Any], why: str, hint: str = "") -> BackendError:
     return BackendError(
         f"the claims of {text(pod, 'metadata', 'labels', well_known.READER_LABEL)} cannot be read through "
         f"pod {text(pod, 'metadata', 'name')}: {why}",
@@ -168,24 +176,26 @@ def _reason(api: Api, pod: Mapping[str, Any]) -> str:
     if not text(pod, "spec", "nodeName"):
         return pod_scheduling.obstacle(text(scheduled, "message"), {}, None).text or "it is not scheduled"
     name = text(pod, "metadata", "name")
-    told: list[Document] = []
+    events: list[Document] = []
     with suppress(ApiError):
         about = f"involvedObject.name={name}"
-        told = api.list(resources.EVENT.path(text(pod, "metadata", "namespace")), fields=about).items
-    return pod_startup.obstacle(pod, Events(told).of("Pod", name)).text
+        events = api.list(resources.EVENT.path(text(pod, "metadata", "namespace")), fields=about).items
+    return pod_startup.obstacle(pod, Events(events).of("Pod", name)).text
 
 
-def _sweep(api: Api, job: MPIJob) -> None:
-    """Remove readers of the job that have ended and whose creators were killed before they could."""
-    with suppress(ApiError):  # they cost nothing, and go with the job
+def _delete_ended_readers(api: Api, job: MPIJob) -> None:
+    # Pods of creators that were killed.
+    # Ended pods use no resources, and are deleted with the job.
+    with suppress(ApiError):
         labels = f"{well_known.READER_LABEL}={job.name}"
         for pod in api.list(resources.POD.path(job.namespace), labels=labels).items:
             if text(pod, "status", "phase") in _FINISHED:
-                _remove(api, pod)
+                _delete(api, pod)
 
 
-def _remove(api: Api, pod: Mapping[str, Any]) -> None:
-    with suppress(ApiError):  # it ends at its deadline
+def _delete(api: Api, pod: Mapping[str, Any]) -> None:
+    # It ends at its deadline anyway.
+    with suppress(ApiError):
         api.delete(_path(pod), grace_seconds=0)
 
 

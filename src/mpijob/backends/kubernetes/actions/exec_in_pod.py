@@ -1,4 +1,4 @@
-"""A command of the user's inside a pod of the job, with this terminal."""
+"""Runs a user's command in a pod of the job, with this terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def execute(
     worker: int | None,
     rank: int | None,
 ) -> int:
-    """Run the command and return its exit status; without worker and rank in the launcher."""
+    """Run the command and return its exit code; in the launcher without `worker` and `rank`."""
     if rank is not None:
         worker = _worker_of(state, rank)
     pod = _pod(state, seen, worker)
@@ -31,9 +31,9 @@ def execute(
 
 
 def _worker_of(state: JobState, rank: int) -> int:
-    for one in state.ranks:
-        if one.rank == rank:
-            return one.worker
+    for known in state.ranks:
+        if known.rank == rank:
+            return known.worker
     raise NotFound(
         f"{state.ref} does not have rank {rank}, or its ranks are not known yet",
         hint=f"ranks are known after MPI has started: mpijob describe {state.ref.name}",
@@ -48,5 +48,5 @@ def _pod(state: JobState, seen: Objects, worker: int | None) -> Document:
         raise NotFound(
             f"{state.ref} has no worker {worker}", hint=f"its workers are 0 to {state.workers_wanted - 1}"
         )
-    who = "launcher" if worker is None else f"worker {worker}"
-    raise Conflict(f"the {who} of {state.ref} is not running: the job is {state.phase.value}")
+    role = "launcher" if worker is None else f"worker {worker}"
+    raise Conflict(f"the {role} of {state.ref} is not running: the job is {state.phase.value}")

@@ -1,6 +1,6 @@
-"""A user's wish about a job that is there, brought about: judged, written onto its objects, awaited.
+"""What users do to existing jobs: check it, write it to the job's objects, wait for the result.
 
-What is written for each wish is in `patches`; here is what comes before it and what is waited for after it.
+The changes themselves are in `patches`.
 """
 
 from __future__ import annotations
@@ -25,34 +25,31 @@ _ENDED = frozenset({Phase.CANCELLED, Phase.SUCCEEDED, Phase.FAILED})
 
 
 class LifecycleActions:
-    """Brings about what one user wants."""
+    """The actions of one user; `by` returns the user's name, for the note on the job."""
 
-    def __init__(self, api: Api, eye: JobReader, by: Callable[[], str]) -> None:
-        self._api, self._reader = api, eye
-        self._by = by  # whose will it is, for the note on the job
+    def __init__(self, api: Api, reader: JobReader, by: Callable[[], str]) -> None:
+        self._api, self._reader = api, reader
+        self._by = by
 
     def cancel(self, ref: JobRef, grace_seconds: float | None) -> JobState:
-        """End the job and keep its record."""
         found, state, seen, *_ = self._reader.read(ref)
         if state.phase.final:
             return state
-        grace = self._grace(found.ref) if grace_seconds is None else grace_seconds
+        grace = self._grace_seconds(found.ref) if grace_seconds is None else grace_seconds
         with translated(f"cancel job {ref.name}"):
             patches.cancel(self._api, found, seen, grace, self._by())
-        return self._settled(found.ref, _ENDED, grace)
+        return self._wait_for(found.ref, _ENDED, grace)
 
     def suspend(self, ref: JobRef) -> JobState:
-        """Put the job to rest."""
         found, state, seen, *_ = self._reader.read(ref)
         if state.phase is Phase.SUSPENDED:
             return state
         refuse_suspending(state)
         with translated(f"suspend job {ref.name}"):
             patches.suspend(self._api, found, seen, self._by())
-        return self._settled(found.ref, frozenset({Phase.SUSPENDED}), self._grace(found.ref))
+        return self._wait_for(found.ref, frozenset({Phase.SUSPENDED}), self._grace_seconds(found.ref))
 
     def resume(self, ref: JobRef) -> JobState:
-        """Let a suspended job start again."""
         found, state, seen, *_ = self._reader.read(ref)
         refuse_resuming(state)
         with translated(f"resume job {ref.name}"):
@@ -60,7 +57,7 @@ class LifecycleActions:
         return self._reader.read(found.ref).state
 
     def scale(self, ref: JobRef, workers: int) -> JobState:
-        """Give an elastic job another number of workers; which of them come and go is its engine's business."""
+        """Give an elastic job another number of workers; the engine decides which ones are added and removed."""
         found, state, seen, *_ = self._reader.read(ref)
         patches.refuse_scaling(found, workers)
         refuse_scaling(state, self._reader.spec(found, seen.runtime), workers)
@@ -71,11 +68,12 @@ class LifecycleActions:
         return self._reader.read(found.ref).state
 
     def delete(self, ref: JobRef, grace_seconds: float | None) -> None:
-        """End the job if needed and remove everything of it; by name, every job of its owner that had the name."""
+        """End the job if needed and delete all its objects; by name, all jobs of that name and owner."""
         found: Found | None = self._reader.find(ref)
+        # Another user's job may have the same name label.
         owner = identity.owner_of(found.job["metadata"]) if found is not None else ""
         while found is not None and identity.owner_of(found.job["metadata"]) == owner:
-            self._remove(found, grace_seconds)
+            self._delete_objects(found, grace_seconds)
             found = None if ref.uid else self._next(ref)
 
     def _next(self, ref: JobRef) -> Found | None:
@@ -84,7 +82,7 @@ class LifecycleActions:
         except NotFound:
             return None
 
-    def _remove(self, found: Found, grace_seconds: float | None) -> None:
+    def _delete_objects(self, found: Found, grace_seconds: float | None) -> None:
         jobs: tuple[Document, ...] = (*found.earlier, found.job)
 
         def gone() -> bool:
@@ -104,11 +102,11 @@ class LifecycleActions:
                     ),
                 )
 
-    def _grace(self, ref: JobRef) -> float:
+    def _grace_seconds(self, ref: JobRef) -> float:
         return self._reader.find_spec(ref).grace_seconds
 
-    def _settled(self, ref: JobRef, phases: frozenset[Phase], grace_seconds: float) -> JobState:
-        """Return the state once the job is where it was sent, or where it is when that takes too long."""
+    def _wait_for(self, ref: JobRef, phases: frozenset[Phase], grace_seconds: float) -> JobState:
+        """Return the state when the job is in one of the phases, or after a timeout."""
         state = self._reader.read(ref).state
 
         def there() -> bool:

@@ -1,9 +1,9 @@
-"""Cancel, suspend, resume, scale, delete: what a user does to a job that is there.
+"""The changes of a job's objects for cancel, suspend, resume, scale and delete.
 
-Every act leaves a mark on the engine's object first (annotations), so that the state tells it whatever
-becomes of the caller. A job ends through its launcher, whose exit is the engine's own sign of the end and
-whose log stays; only what does not listen is deleted. Kueue starts what it has admitted again when somebody
-suspends it, so a queued job is put to rest through its Workload.
+Every action is noted on the engine's object first (annotations), so that the state is right even if the
+caller is killed. A job is ended through its launcher: its exit is what the engine treats as the end, and its
+log is kept; only pods that do not react are deleted. A job in a queue is suspended through its Workload,
+because Kueue resumes an admitted job that is suspended otherwise.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from mpijob.formats.kubernetes.metadata.user_actions import UserAction
 from mpijob.formats.status.status_reader import given_up
 
 _ENDED = ("Succeeded", "Failed")
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _SETTLE_SECONDS = 30.0
+# Kueue creates the Workload a moment after the job.
 _WORKLOAD_SECONDS = 5.0
-_SOMEBODY = "the user"
-# $1 seconds: ask the launcher to end, then end everything that it started; its own exit follows from that
+_UNKNOWN_USER = "the user"
+# $1 is the grace time in seconds. `kill -1` reaches all processes of the container but PID 1, which then exits itself.
 _END = """\
 kill -s TERM 1 2>/dev/null
 left=$1
@@ -40,7 +41,7 @@ kill -s KILL -1 2>/dev/null
 
 
 def mark(api: Api, found: Found, reason: str, message: str, **annotations: str | None) -> None:
-    """Note an act on the job's object, and set or take away annotations with it."""
+    """Note an action on the job's object, and set or remove (None) annotations with it."""
     done = (*user_actions.read(found.job), UserAction(api.now(), reason, message))
     notes: dict[str, str | None] = {f"{well_known.DOMAIN}/{key}": value for key, value in annotations.items()}
     notes[well_known.ACTS_ANNOTATION] = user_actions.written(done)
@@ -48,42 +49,42 @@ def mark(api: Api, found: Found, reason: str, message: str, **annotations: str |
 
 
 def stamp(api: Api) -> str:
-    """Return the present time of the cluster as annotations hold it."""
+    """Return the cluster's time as annotations contain it."""
     return datetime.fromtimestamp(api.now(), UTC).isoformat(timespec="milliseconds")
 
 
-def cancel(api: Api, found: Found, seen: Objects, grace_seconds: float, by: str = _SOMEBODY) -> None:
-    """End the job and keep its record, and whose will it was."""
+def cancel(api: Api, found: Found, seen: Objects, grace_seconds: float, by: str = _UNKNOWN_USER) -> None:
+    """End the job and keep its record; `by` is the user."""
     mark(api, found, user_actions.CANCELLED, f"cancelled by {by}", cancelled=stamp(api))
     _stop(api, found, seen, grace_seconds)
 
 
-def give_up(
+def end_early(
     api: Api, found: Found, seen: Objects, reason: str, message: str, grace_seconds: float = 0.0
 ) -> None:
-    """End a job that could not start, or may not go on, and keep the record of why."""
+    """End a job that could not start, or may not continue, and keep the reason."""
     note = {well_known.GIVEN_UP_ANNOTATION.rpartition("/")[2]: given_up(stamp(api), reason, message)}
     mark(api, found, user_actions.GIVEN_UP, message, **note)
     _stop(api, found, seen, grace_seconds)
 
 
 def finish(api: Api, found: Found, seen: Objects) -> None:
-    """End what is left of a job whose end somebody noted and could not bring about."""
+    """End a job whose end was noted by a process that was killed before it ended it."""
     _stop(api, found, seen, 0.0)
 
 
 def _stop(api: Api, found: Found, seen: Objects, grace_seconds: float) -> None:
     launcher = launcher_of(seen.pods)
+    # Through the launcher, so that its log is complete.
     if launcher is not None and "running" in state_of(launcher):
         _end_launcher(api, launcher, grace_seconds)
     elif found.kind is resources.TRAINJOB and seen.pods:
         delete_pods(api, seen.pods, grace_seconds=0)
     else:
-        _rest(api, found, seen)
+        _keep_suspended(api, found, seen)
 
 
-def suspend(api: Api, found: Found, seen: Objects, by: str = _SOMEBODY) -> None:
-    """Put the job to rest: its pods go, with the grace that the job gave them."""
+def suspend(api: Api, found: Found, seen: Objects, by: str = _UNKNOWN_USER) -> None:
     mark(api, found, user_actions.SUSPENDED, f"suspended by {by}", suspended=stamp(api))
     if (workload := _workload(api, found, seen)) is not None:
         _activate(api, workload, active=False)
@@ -91,11 +92,12 @@ def suspend(api: Api, found: Found, seen: Objects, by: str = _SOMEBODY) -> None:
         _set_suspended(api, found, suspended=True)
 
 
-def resume(api: Api, found: Found, seen: Objects, by: str = _SOMEBODY) -> None:
-    """Let a job that rests start again, as its next attempt."""
+def resume(api: Api, found: Found, seen: Objects, by: str = _UNKNOWN_USER) -> None:
+    """Start a suspended job again, as its next attempt."""
     mark(api, found, user_actions.RESUMED, f"queued again by {by}", suspended=None)
     if well_known.AFTER_ANNOTATION in (found.job["metadata"].get("annotations") or {}):
-        return  # it waits for others, and starts when they have succeeded
+        # It waits for other jobs; `reconcile` starts it.
+        return
     if seen.workload is not None:
         _activate(api, seen.workload, active=True)
     else:
@@ -103,7 +105,7 @@ def resume(api: Api, found: Found, seen: Objects, by: str = _SOMEBODY) -> None:
 
 
 def refuse_scaling(found: Found, workers: int) -> None:
-    """Raise where the engine, or the queue, of a job does not let its number of workers change."""
+    """Raise Unsupported if the engine or the queue of a job does not allow another size."""
     if found.kind is not resources.MPIJOB:
         raise Unsupported(
             f"{found.ref} is a {found.kind.name}: only the MPI Operator's jobs can be scaled",
@@ -117,18 +119,16 @@ def refuse_scaling(found: Found, workers: int) -> None:
         )
 
 
-def scale(api: Api, found: Found, before: int, workers: int, by: str = _SOMEBODY) -> None:
-    """Ask the MPI Operator for another number of workers; it makes and removes those of the highest numbers."""
+def scale(api: Api, found: Found, before: int, workers: int, by: str = _UNKNOWN_USER) -> None:
+    """Set the number of workers; the MPI Operator adds or removes those with the highest numbers."""
     mark(api, found, user_actions.SCALED, f"scaled from {before} to {workers} workers by {by}")
     api.patch(found.path, {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": workers}}}})
 
 
 def delete(api: Api, found: Found, jobs: Iterable[Document]) -> None:
-    """Remove the engine's objects; what they own follows, and whoever wants the name waits for that.
-
-    Not the other way round: as long as its TrainJob is there, Trainer makes a JobSet that is missing again, also
-    for a TrainJob that is being deleted, and the job's pods with it.
-    """
+    """Delete the engine's objects; the objects that they own are deleted by the cluster afterwards."""
+    # In the background: with foreground deletion the JobSet would go first, and as long as a TrainJob exists, Trainer
+    # creates a missing JobSet again, with its pods, even while the TrainJob is being deleted.
     for job in jobs:
         metadata = job["metadata"]
         path = found.kind.path(metadata["namespace"], metadata["name"])
@@ -137,7 +137,7 @@ def delete(api: Api, found: Found, jobs: Iterable[Document]) -> None:
 
 
 def delete_pods(api: Api, pods: Iterable[Document], *, grace_seconds: int | None) -> None:
-    """Delete pods; one that is gone already is as good."""
+    """Delete pods; ignores those that are gone or were replaced."""
     for pod in pods:
         metadata = pod["metadata"]
         try:
@@ -151,26 +151,28 @@ def delete_pods(api: Api, pods: Iterable[Document], *, grace_seconds: int | None
                 raise
 
 
-def until(happened: Callable[[], bool], seconds: float = _SETTLE_SECONDS) -> bool:
-    """Wait until something has happened; return whether it did in the time given."""
+def until(condition: Callable[[], bool], seconds: float = _SETTLE_SECONDS) -> bool:
+    """Wait for a condition; return whether it became true in time."""
     deadline = time.monotonic() + seconds
-    while not happened():
+    while not condition():
         if time.monotonic() >= deadline:
             return False
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return True
 
 
 def _end_launcher(api: Api, launcher: Document, grace_seconds: float) -> None:
-    """Ask the launcher from inside, where its log stays; delete it where that is refused or does nothing."""
+    # From inside the pod, because deleting it deletes its log. It is deleted only if that is refused or has no effect.
     metadata = launcher["metadata"]
     path = resources.POD.path(metadata["namespace"], metadata["name"])
     main = pod_words.container_of(launcher["spec"])["name"]
     argv = ("/bin/sh", "-c", _END, "mpijob-end", str(max(0, round(grace_seconds))))
     try:
         exec_stream.capture(api, f"{path}/exec", argv, container=main)
-    except (ApiError, OSError) as error:  # its end may cut the line; whether it ended is looked up below
-        if isinstance(error, ApiError) and error.status == 403:  # who may not look inside asks the kubelet
+    except (ApiError, OSError) as error:
+        # The launcher's end may cut the connection; whether it ended is read below.
+        # A user who may not exec can still delete the pod, which sends SIGTERM as well.
+        if isinstance(error, ApiError) and error.status == 403:
             delete_pods(api, [launcher], grace_seconds=max(0, round(grace_seconds)))
             return
     ended = until(lambda: _has_ended(api.find(path)), 5.0)
@@ -182,8 +184,8 @@ def _has_ended(pod: Document | None) -> bool:
     return pod is None or (pod.get("status") or {}).get("phase") in _ENDED
 
 
-def _rest(api: Api, found: Found, seen: Objects) -> None:
-    """A job without pods holds nothing; see to it that it stays so."""
+def _keep_suspended(api: Api, found: Found, seen: Objects) -> None:
+    # The job has no pods; it must not get any.
     if (workload := _workload(api, found, seen)) is not None:
         try:
             _activate(api, workload, active=False)
@@ -191,7 +193,8 @@ def _rest(api: Api, found: Found, seen: Objects) -> None:
         except ApiError as error:
             if error.status != 403:
                 raise
-    _set_suspended(api, found, suspended=True, unqueued=_in_queue(found))  # nobody starts what is in no queue
+    # Kueue does not resume a job that has no queue label.
+    _set_suspended(api, found, suspended=True, unqueued=_in_queue(found))
 
 
 def _in_queue(found: Found) -> bool:
@@ -199,7 +202,7 @@ def _in_queue(found: Found) -> bool:
 
 
 def _workload(api: Api, found: Found, seen: Objects) -> Document | None:
-    """Return the job's Workload, which Kueue makes a moment after the job: without it, it would start what rests."""
+    # Waited for: if only the job were suspended, Kueue would create the Workload, admit it and resume the job.
     end, workload = time.monotonic() + _WORKLOAD_SECONDS, seen.workload
     while workload is None and _in_queue(found) and time.monotonic() < end:
         try:
@@ -207,9 +210,10 @@ def _workload(api: Api, found: Found, seen: Objects) -> Document | None:
         except ApiError as error:
             if error.status not in (403, 404):
                 raise
-            return None  # nobody here may see it, or there is no Kueue
+            # Not readable for this user, or Kueue is not installed.
+            return None
         if workload is None:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
     return workload
 
 
@@ -221,5 +225,6 @@ def _activate(api: Api, workload: Document, *, active: bool) -> None:
 def _set_suspended(api: Api, found: Found, *, suspended: bool, unqueued: bool = False) -> None:
     trainer = found.kind is resources.TRAINJOB
     body = {"spec": {"suspend": suspended} if trainer else {"runPolicy": {"suspend": suspended}}}
-    left = {"metadata": {"labels": {well_known.QUEUE_LABEL: None}}} if unqueued else {}
-    api.patch(found.path, body | left)  # at once: admission lets no job leave its queue that does not rest
+    unqueue = {"metadata": {"labels": {well_known.QUEUE_LABEL: None}}} if unqueued else {}
+    # In one patch: our webhook lets only a suspended job leave its queue.
+    api.patch(found.path, body | unqueue)

@@ -1,4 +1,4 @@
-"""Writing the model of a cluster's job down in the model registry: where it is, by the job's volumes and Secrets."""
+"""Registers the model of a cluster's job in the model registry, with its URI from the job's volumes and Secrets."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from mpijob.settings import Settings
 
 
 def register(api: Api, state: JobState, job: MPIJob, model: Model, settings: Settings) -> Registered:
-    """Write it down; the author is whoever the job belongs to."""
+    """Register the model; its author is the job's owner."""
     known = {
-        one.source: _place(api, job.namespace, one.source)
-        for one in job.volumes
-        if one.kind is VolumeKind.S3 and model.path.startswith(one.mount.rstrip("/"))
+        volume.source: _place(api, job.namespace, volume.source)
+        for volume in job.volumes
+        if volume.kind is VolumeKind.S3 and model.path.startswith(volume.mount.rstrip("/"))
     }
     where = model_registry.model_uri(job.replace(model=model), known, {})
-    told = {"mpijob.job": job.name, "mpijob.namespace": job.namespace, "mpijob.uid": state.ref.uid}
-    told |= {"mpijob.ranks": str(state.world), "mpijob.image": job.image}
+    properties = {"mpijob.job": job.name, "mpijob.namespace": job.namespace, "mpijob.uid": state.ref.uid}
+    properties |= {"mpijob.ranks": str(state.world), "mpijob.image": job.image}
     version = model.version or f"{job.name}-{state.ref.uid[:8]}"
-    entry = model_registry.RegistryEntry(model.name, version, where, model.format, state.owner, told)
+    entry = model_registry.RegistryEntry(model.name, version, where, model.format, state.owner, properties)
     return model_registry.Registry(
         settings.model_registry, model_registry.read_token(settings.model_registry_token_file)
     ).register(entry)
 
 
 def _place(api: Api, namespace: str, source: str) -> tuple[str, str, str, str]:
-    """Return endpoint, bucket, region and prefix of a data connection."""
-    one = artifacts.connection(api, namespace, s3_volumes.split_source(source)[0])
-    return one.endpoint, one.bucket, one.region, one.prefix
+    connection = artifacts.connection(api, namespace, s3_volumes.split_source(source)[0])
+    return connection.endpoint, connection.bucket, connection.region, connection.prefix

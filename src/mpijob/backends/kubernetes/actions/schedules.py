@@ -1,4 +1,4 @@
-"""Recurring jobs of a cluster: CronJobs, which Kubernetes keeps the time for (see `formats/kubernetes/cronjob`)."""
+"""Recurring jobs of a cluster: CronJobs, so that Kubernetes keeps the time (`formats/kubernetes/cronjob`)."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ _RIGHTS = (resources.SERVICE_ACCOUNT, resources.ROLE, resources.ROLE_BINDING)
 
 
 class ClusterSchedules:
-    """The schedules that are CronJobs of ours."""
+    """The schedules that are CronJobs created by mpijob."""
 
     def __init__(self, api: Api, settings: Settings) -> None:
         self._api = api
         self._settings = settings
 
     def resolve(self, job: MPIJob, directory: Path) -> MPIJob:
-        """Return the job as a pod can start it: with its files in it, and nothing of this machine."""
-        if own := [one.env for one in job.secrets if one.source.startswith(("env:", "file:"))]:
-            raise _refused("secrets", f"{', '.join(own)}: schedules on a cluster cannot read values of this machine",
+        """Return the job as a pod can start it: with its files inline, and without anything of this machine."""
+        if local := [secret.env for secret in job.secrets if secret.source.startswith(("env:", "file:"))]:
+            raise _refused("secrets", f"{', '.join(local)}: schedules on a cluster cannot read values of this machine",
                            "keep the value in a Secret of the cluster and write source: NAME/KEY")  # fmt: skip
         job = job.replace(image=job.image or self._settings.image)
         whole = code_upload.resolve(job, directory, own_places(self._settings))
         return whole.replace(code=code_upload.inline(whole.code))
 
     def lock(self) -> AbstractContextManager[None]:
-        """A cluster keeps the time by itself, and changes no schedule for that."""
+        """Return a context without effect: a cluster needs no lock."""
         return nullcontext()
 
     def put(self, recurrence: Recurrence) -> None:
-        """Create or change the CronJob; the rights of its pods are there before it."""
+        """Create or change the CronJob, after the permissions of its pods."""
         schedule = recurrence.schedule
         if not self._settings.service_image:
             raise InvalidJob(
@@ -55,32 +55,33 @@ class ClusterSchedules:
         document = cronjob.write(schedule, self._settings.service_image, expression, recurrence.since)
         path = resources.CRON_JOB.path(schedule.namespace, schedule.name)
         with translated(f"save schedule {schedule.name}"):
-            there = self._api.find(path)
-            if there is not None and cronjob.read(there) is None:
+            existing = self._api.find(path)
+            if existing is not None and cronjob.read(existing) is None:
                 raise _refused("name", f"CronJob '{schedule.name}' exists and was not created by mpijob",
                                "choose another name")  # fmt: skip
             self._grant(schedule.namespace)
-            if there is None:
+            if existing is None:
                 self._api.create(resources.CRON_JOB.path(schedule.namespace), document)
             else:
                 self._api.patch(path, {"spec": document["spec"]})
 
     def _grant(self, namespace: str) -> None:
         for kind, document in zip(_RIGHTS, cronjob.rights(namespace), strict=True):
-            there = self._is_there(kind, namespace)
-            if there:
+            existing = self._exists(kind, namespace)
+            if existing:
                 continue
             try:
                 self._api.create(kind.path(namespace), document)
             except ApiError as error:
-                if error.status == 409 or (error.status == 403 and there is None):
-                    continue  # made by somebody else at this moment; or nobody here may know whether it is there
+                if error.status == 409 or (error.status == 403 and existing is None):
+                    # Created by another client meanwhile; or whether it exists cannot be read here.
+                    continue
                 if error.status != 403:
                     raise
                 raise _no_rights(namespace, kind) from error
 
-    def _is_there(self, kind: Kind, namespace: str) -> bool | None:
-        """Whether an object of the pods' rights exists; None where the user may not look."""
+    def _exists(self, kind: Kind, namespace: str) -> bool | None:
+        """Return whether the object exists; None if the user may not read it."""
         try:
             return self._api.find(kind.path(namespace, cronjob.ACCOUNT)) is not None
         except ApiError as error:
@@ -89,7 +90,7 @@ class ClusterSchedules:
             return None
 
     def get(self, namespace: str, name: str) -> Recurrence:
-        """Return one schedule; raise NotFound."""
+        """Return a schedule; raise NotFound."""
         with translated(f"read schedule {name}"):
             document = self._api.find(resources.CRON_JOB.path(namespace, name))
         found = document and _recurrence(document, self._api.now())
@@ -102,14 +103,14 @@ class ClusterSchedules:
         with translated("list schedules"):
             found = self._api.list(resources.CRON_JOB.path(namespace), labels=cronjob.SCHEDULE_LABEL).items
         known = (_recurrence(document, self._api.now()) for document in found)
-        return tuple(one for one in known if one is not None)
+        return tuple(recurrence for recurrence in known if recurrence is not None)
 
     def remove(self, namespace: str, name: str) -> None:
-        """Delete the CronJob; with the last one of the namespace go the rights of their pods."""
+        """Delete the CronJob; with the last one of the namespace also the permissions of the pods."""
         self.get(namespace, name)
         with translated(f"delete schedule {name}"):
             self._api.delete(resources.CRON_JOB.path(namespace, name))
-            if not [one for one in self.all(namespace) if one.schedule.name != name]:
+            if not [other for other in self.all(namespace) if other.schedule.name != name]:
                 self._revoke(namespace)
 
     def _revoke(self, namespace: str) -> None:
@@ -117,11 +118,12 @@ class ClusterSchedules:
             try:
                 self._api.delete(kind.path(namespace, cronjob.ACCOUNT))
             except ApiError as error:
-                if error.status != 403:  # an administrator's, who lets it stay for the next schedule
+                # Created by an administrator, and useful for the next schedule.
+                if error.status != 403:
                     raise
 
     def ensure_scheduler(self) -> None:
-        """The cluster keeps the time by itself."""
+        """Do nothing: the cluster keeps the time itself."""
 
 
 def _recurrence(document: Document, now: float) -> Recurrence | None:
@@ -129,8 +131,8 @@ def _recurrence(document: Document, now: float) -> Recurrence | None:
     if schedule is None:
         return None
     last = time_of((document.get("status") or {}).get("lastScheduleTime") or "")
-    made = time_of(document["metadata"]["creationTimestamp"]) or now
-    return Recurrence(schedule, made, last)
+    created = time_of(document["metadata"]["creationTimestamp"]) or now
+    return Recurrence(schedule, created, last)
 
 
 def _refused(field: str, message: str, hint: str) -> InvalidJob:

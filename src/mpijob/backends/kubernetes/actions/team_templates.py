@@ -1,7 +1,8 @@
-"""Templates that a namespace shares on a cluster: keys of one ConfigMap, read and written with the user's own token.
+"""Templates that a namespace shares: keys of one ConfigMap, read and written with the user's own token.
 
-One object of a known name, so that a role can allow exactly it: `get` on the config map `mpijob-templates` reads the
-templates, `patch` saves and deletes them (the first one needs `create` on config maps, as jobs with files do).
+It is one object with a fixed name, so that a role can allow exactly it: `get` on the config map
+`mpijob-templates` reads the templates, `patch` saves and deletes them (the first one needs `create` on config
+maps, like jobs with files).
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api
 
 NAME = "mpijob-templates"
-_ENDING = ".yaml"
-_NOTE = f"template.{well_known.DOMAIN}/"  # who saved a template last, and when
-_LARGEST = 900_000  # of all templates of a namespace: a config map holds 1 MiB
+_SUFFIX = ".yaml"
+# The annotation with who saved a template last, and when.
+_NOTE = f"template.{well_known.DOMAIN}/"
+# Of all templates of a namespace: a config map holds 1 MiB.
+_MAX_BYTES = 900_000
 
 
 class _Saved(msgspec.Struct, frozen=True):
@@ -46,22 +49,22 @@ class SharedTemplates:
         self._api = api
 
     def all(self, namespace: str) -> tuple[TeamTemplate, ...]:
-        """Return the templates of a namespace by name."""
-        found = self._found(namespace)
+        """Return the templates of a namespace by name; raise NotAllowed."""
+        found = self._read(namespace)
         if found is None:
             return ()
         notes = found["metadata"].get("annotations") or {}
         return tuple(
             _template(namespace, key, str(text), notes)
             for key, text in sorted((found.get("data") or {}).items())
-            if key.endswith(_ENDING)
+            if key.endswith(_SUFFIX)
         )
 
     def save(self, template: TeamTemplate, *, overwrite: bool) -> None:
-        """Write a template; two that save different ones at once do not disturb each other."""
-        there = self._found(template.namespace)
-        key = template.name + _ENDING
-        known = (there or {}).get("data") or {}
+        """Save a template; a merge patch of one key, so that users can save different ones at once."""
+        existing = self._read(template.namespace)
+        key = template.name + _SUFFIX
+        known = (existing or {}).get("data") or {}
         if key in known and not overwrite:
             raise template_exists(template.namespace, template.name)
         _refuse_full(template, known)
@@ -71,12 +74,12 @@ class SharedTemplates:
             "data": {key: template.text},
         }
         with translated(f"save template {template.name}"):
-            if there is None and self._created(template.namespace, change):
+            if existing is None and self._create(template.namespace, change):
                 return
             self._api.patch(resources.CONFIG_MAP.path(template.namespace, NAME), change)
 
-    def _created(self, namespace: str, change: Document) -> bool:
-        """Make the config map with its first template; False where somebody was quicker."""
+    def _create(self, namespace: str, change: Document) -> bool:
+        """Create the config map with its first template; False if another client was faster."""
         labels = {well_known.MANAGED_LABEL: well_known.MANAGED_BY}
         metadata = {"name": NAME, "namespace": namespace, "labels": labels, **change["metadata"]}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": change["data"]}
@@ -89,20 +92,18 @@ class SharedTemplates:
         return True
 
     def delete(self, namespace: str, name: str) -> None:
-        """Remove a template."""
-        there = self._found(namespace)
-        if there is None or name + _ENDING not in (there.get("data") or {}):
+        existing = self._read(namespace)
+        if existing is None or name + _SUFFIX not in (existing.get("data") or {}):
             raise no_such_template(namespace, name)
-        change = {"metadata": {"annotations": {_NOTE + name: None}}, "data": {name + _ENDING: None}}
+        change = {"metadata": {"annotations": {_NOTE + name: None}}, "data": {name + _SUFFIX: None}}
         with translated(f"delete template {name}"):
             self._api.patch(resources.CONFIG_MAP.path(namespace, NAME), change)
 
     def may_save(self, namespace: str) -> bool:
-        """Return whether the user may write the templates of a namespace."""
         with translated("check your permissions"):
             return delegated.check_access(self._api, (Question("patch", "configmaps", namespace, NAME),))[0]
 
-    def _found(self, namespace: str) -> Document | None:
+    def _read(self, namespace: str) -> Document | None:
         try:
             return self._api.find(resources.CONFIG_MAP.path(namespace, NAME))
         except ApiError as error:
@@ -116,18 +117,19 @@ class SharedTemplates:
 
 
 def _template(namespace: str, key: str, text: str, notes: Mapping[str, Any]) -> TeamTemplate:
-    name = key.removesuffix(_ENDING)
+    name = key.removesuffix(_SUFFIX)
     try:
         saved = codec.decode(str(notes.get(_NOTE + name, "{}")), _Saved)
     except (msgspec.ValidationError, msgspec.DecodeError):
-        saved = _Saved()  # somebody wrote the note by hand
+        # A user has edited the annotation.
+        saved = _Saved()
     return TeamTemplate(namespace, name, text, saved.owner, saved.changed)
 
 
 def _refuse_full(template: TeamTemplate, known: Mapping[str, str]) -> None:
-    others = sum(len(text.encode()) for key, text in known.items() if key != template.name + _ENDING)
-    if others + len(template.text.encode()) > _LARGEST:
+    others = sum(len(text.encode()) for key, text in known.items() if key != template.name + _SUFFIX)
+    if others + len(template.text.encode()) > _MAX_BYTES:
         raise InvalidJob(
-            f"the templates of namespace '{template.namespace}' would exceed {_LARGEST} bytes in total",
+            f"the templates of namespace '{template.namespace}' would exceed {_MAX_BYTES} bytes in total",
             hint="delete some, or put long texts of jobs into uploaded files",
         )

@@ -1,6 +1,6 @@
-"""What a namespace offers to a form: projects by their display names, queues, claims, data connections.
+"""The choices of a form for a namespace: projects with display names, queues, claims, data connections.
 
-Everything is read as the user. Of secrets only their names and notes are fetched, never what is in them.
+Everything is read as the user. Of Secrets only the metadata is read, never the contents.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _DISPLAY = "openshift.io/display-name"
 _CONNECTION = "opendatahub.io/connection-type"
 _OFFERED = "opendatahub.io/dashboard=true"
-_WORDS = {
+_NAMES = {
     "projects": "projects",
     "queues": "queues",
     "priorities": "priority classes",
@@ -30,18 +30,19 @@ _WORDS = {
 
 def projects(api: Api, served: frozenset[str]) -> tuple[Option, ...]:
     """Return the projects that this user may list, with their display names; raise ApiError."""
-    return _options(_listed_projects(api, served).items, _project)
+    return _options(_list_projects(api, served).items, _project)
 
 
-def _listed_projects(api: Api, served: frozenset[str]) -> Listing:
+def _list_projects(api: Api, served: frozenset[str]) -> Listing:
+    # On OpenShift, users may list their projects, but not namespaces.
     kind = resources.PROJECT if resources.PROJECT.api in served else resources.NAMESPACE
     return api.list(kind.path(), accept=METADATA)
 
 
-def look(api: Api, namespace: str, served: frozenset[str]) -> Choices:
+def read_choices(api: Api, namespace: str, served: frozenset[str]) -> Choices:
     """Return what a namespace offers to this user."""
     calls = {
-        "projects": lambda: _listed_projects(api, served),
+        "projects": lambda: _list_projects(api, served),
         "priorities": lambda: api.list(resources.PRIORITY_CLASS.path(), accept=METADATA),
         "claims": lambda: api.list(resources.CLAIM.path(namespace)),
         "connections": lambda: api.list(resources.SECRET.path(namespace), labels=_OFFERED, accept=METADATA),
@@ -54,29 +55,31 @@ def look(api: Api, namespace: str, served: frozenset[str]) -> Choices:
         projects=_options(found["projects"].items, _project) or (Option(namespace),),
         queues=_options(found["queues"].items, _queue),
         priorities=_options(
-            [one for one in found["priorities"].items if not _is_system(one)], lambda one: ""
+            [item for item in found["priorities"].items if not _is_system(item)], lambda item: ""
         ),
         claims=_options(found["claims"].items, _claim),
         connections=_options(
-            [one for one in found["connections"].items if _CONNECTION in _notes(one)], _connection
+            [item for item in found["connections"].items if _CONNECTION in _annotations(item)], _connection
         ),
-        unread=tuple(_WORDS[key] for key, answer in found.items() if answer.refused),
+        unread=tuple(_NAMES[key] for key, result in found.items() if result.refused),
     )
 
 
 def _options(items: list[Document], text: object) -> tuple[Option, ...]:
     assert callable(text)
     return tuple(
-        sorted((Option(one["metadata"]["name"], text(one)) for one in items), key=lambda one: one.name)
+        sorted(
+            (Option(item["metadata"]["name"], text(item)) for item in items), key=lambda option: option.name
+        )
     )
 
 
-def _notes(item: Document) -> Mapping[str, str]:
+def _annotations(item: Document) -> Mapping[str, str]:
     return item["metadata"].get("annotations") or {}
 
 
 def _project(item: Document) -> str:
-    return _notes(item).get(_DISPLAY, "")
+    return _annotations(item).get(_DISPLAY, "")
 
 
 def _queue(item: Document) -> str:
@@ -87,12 +90,12 @@ def _queue(item: Document) -> str:
 def _claim(item: Document) -> str:
     modes = ", ".join((item.get("spec") or {}).get("accessModes") or ())
     size = ((item.get("status") or {}).get("capacity") or {}).get("storage", "")
-    return " ".join(part for part in (_notes(item).get(_DISPLAY, ""), size, modes) if part)
+    return " ".join(part for part in (_annotations(item).get(_DISPLAY, ""), size, modes) if part)
 
 
 def _connection(item: Document) -> str:
-    notes = _notes(item)
-    return " ".join(part for part in (notes.get(_DISPLAY, ""), f"({notes[_CONNECTION]})") if part)
+    annotations = _annotations(item)
+    return " ".join(part for part in (annotations.get(_DISPLAY, ""), f"({annotations[_CONNECTION]})") if part)
 
 
 def _is_system(item: Document) -> bool:

@@ -1,7 +1,7 @@
-"""What an administrator sets for a namespace, written onto the cluster's own objects, and read from them.
+"""The limits that an administrator sets for a namespace, stored in the cluster's own objects.
 
-Limits of jobs are an `MPIJobLimits` of the namespace's name, hard amounts a ResourceQuota, the way to a
-ClusterQueue a LocalQueue. Nothing is kept here; the whole cluster at a glance is in `overview`.
+Limits of jobs are an `MPIJobLimits` with the namespace's name, hard amounts a ResourceQuota, the way to a
+ClusterQueue a LocalQueue. The overview of the whole cluster is in `overview`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from mpijob.settings import RateSetting
 
 LIMITS = Kind(API, "MPIJobLimits", "mpijoblimits", namespaced=False)
 PLATFORM = Kind(API, "MPIJobPlatform", "mpijobplatforms", namespaced=False)
-QUOTA = "mpijob"  # the name of the ResourceQuota that is ours to write
+# The name of the ResourceQuota that mpijob writes; others are only read.
+QUOTA = "mpijob"
 _QUOTA_NAMES = {"cpu": "requests.cpu", "memory": "requests.memory", "gpu": "requests.nvidia.com/gpu"}
 _HINT = "install the resource definitions: kubectl apply --server-side -k deploy/base/crds"
 
@@ -45,13 +46,13 @@ class Governor:
 
     # -- reading -----------------------------------------------------------------------------------
     def own(self, namespace: str) -> NamespaceLimits | None:
-        """Return what was set for a namespace; None where nothing was."""
+        """Return what was set for a namespace; None without limits."""
         with translated(f"read the limits of {namespace}"):
             found = self._api.find(LIMITS.path("", namespace))
         return None if found is None else limits_of(found)
 
     def platform(self) -> Platform:
-        """Return what holds for the whole cluster, as far as it is set and may be read."""
+        """Return the settings of the whole cluster, defaults for what is not set or may not be read."""
         try:
             found = self._api.find(PLATFORM.path("", SINGLETON))
         except ApiError as error:
@@ -61,25 +62,24 @@ class Governor:
         return Platform() if found is None else platform_of(found)
 
     def rates(self) -> dict[str, RateSetting]:
-        """Return what hours cost by namespace, "*" for all others, as far as it is set and may be read."""
+        """Return the cost of hours by namespace, "*" for all others, as far as set and readable."""
         try:
             found = self._api.list(LIMITS.path("")).items
         except ApiError as error:
             if error.status not in (403, 404):
                 raise
             found = []
-        told = {one["metadata"]["name"]: limits_of(one).rates for one in found}
-        told["*"] = self.platform().defaults.rates
-        return {name: _rate(rates) for name, rates in told.items() if rates is not None}
+        rates_of = {item["metadata"]["name"]: limits_of(item).rates for item in found}
+        rates_of["*"] = self.platform().defaults.rates
+        return {name: _rate(rates) for name, rates in rates_of.items() if rates is not None}
 
     def quotas(self, namespace: str) -> tuple[Line, ...]:
-        """Return every line of a namespace's ResourceQuotas."""
         with translated(f"read the quotas of {namespace}"):
             found = self._api.list(resources.RESOURCE_QUOTA.path(namespace)).items
         return tuple(line for quota in found for line in lines_of(quota))
 
     def queues(self, namespace: str) -> dict[str, str]:
-        """Return a namespace's LocalQueues and the ClusterQueues behind them."""
+        """Return a namespace's LocalQueues with their ClusterQueues; {} without Kueue."""
         with translated(f"read the queues of {namespace}"):
             try:
                 found = self._api.list(resources.LOCAL_QUEUE.path(namespace)).items
@@ -87,11 +87,11 @@ class Governor:
                 if error.status != 404:
                     raise
                 return {}
-        return {one["metadata"]["name"]: str(one["spec"].get("clusterQueue") or "") for one in found}
+        return {queue["metadata"]["name"]: str(queue["spec"].get("clusterQueue") or "") for queue in found}
 
     # -- writing -----------------------------------------------------------------------------------
     def write(self, namespace: str, limits: NamespaceLimits, *, dry_run: bool = False) -> None:
-        """Set the limits of a namespace; what they leave out is taken away."""
+        """Set the limits of a namespace; what they do not contain is removed."""
         self._refuse_unknown(namespace)
         spec = msgspec.to_builtins(limits)
         with translated(f"set the limits of {namespace}"):
@@ -104,7 +104,7 @@ class Governor:
                 raise
 
     def write_quota(self, namespace: str, amounts: Mapping[str, str], *, dry_run: bool = False) -> None:
-        """Set hard amounts of a namespace (`cpu`, `memory`, `gpu`, or a name of the cluster's); "" takes one away."""
+        """Set hard amounts of a namespace (`cpu`, `memory`, `gpu`, or a resource name); "" removes one."""
         self._refuse_unknown(namespace)
         with translated(f"set the quota of {namespace}"):
             found = self._api.find(resources.RESOURCE_QUOTA.path(namespace, QUOTA))
@@ -114,20 +114,21 @@ class Governor:
             kept = {name: amount for name, amount in hard.items() if amount}
             self._put(resources.RESOURCE_QUOTA, namespace, QUOTA, found, {"hard": kept}, dry_run=dry_run)
 
-    def write_queue(self, namespace: str, name: str, behind: str, *, dry_run: bool = False) -> None:
-        """Give a namespace a LocalQueue for a ClusterQueue, which must be there."""
+    def write_queue(self, namespace: str, name: str, cluster_queue: str, *, dry_run: bool = False) -> None:
+        """Create a LocalQueue of a namespace for a ClusterQueue, which must exist."""
         self._refuse_unknown(namespace)
         with translated(f"set the queue of {namespace}"):
-            if self._api.find(resources.CLUSTER_QUEUE.path("", behind)) is None:
+            if self._api.find(resources.CLUSTER_QUEUE.path("", cluster_queue)) is None:
                 raise NotFound(
-                    f"there is no ClusterQueue '{behind}'", hint="mpijob admin overview lists them"
+                    f"there is no ClusterQueue '{cluster_queue}'", hint="mpijob admin overview lists them"
                 )
-            path, spec = resources.LOCAL_QUEUE.path(namespace, name), {"clusterQueue": behind}
+            path, spec = resources.LOCAL_QUEUE.path(namespace, name), {"clusterQueue": cluster_queue}
             found = self._api.find(path)
-            if found is not None and found["spec"].get("clusterQueue") != behind:
-                _refuse_busy(found, behind)
+            if found is not None and found["spec"].get("clusterQueue") != cluster_queue:
+                _refuse_busy(found, cluster_queue)
                 if dry_run:
-                    return  # it would be made anew: what is behind one cannot be changed
+                    # It would be recreated: the ClusterQueue of a LocalQueue is immutable.
+                    return
                 self._api.delete(path)
                 found = None
             self._put(resources.LOCAL_QUEUE, namespace, name, found, spec, dry_run=dry_run)
@@ -162,7 +163,6 @@ def _rate(rates: Rates) -> RateSetting:
 
 
 def lines_of(quota: Document) -> tuple[Line, ...]:
-    """Return the lines of one ResourceQuota."""
     status, spec = quota.get("status") or {}, quota.get("spec") or {}
     hard, used = status.get("hard") or spec.get("hard") or {}, status.get("used") or {}
     source = f"ResourceQuota {quota['metadata']['name']}"
@@ -177,20 +177,20 @@ def lines_of(quota: Document) -> tuple[Line, ...]:
     )
 
 
-def _refuse_busy(queue: Document, behind: str) -> None:
-    """Refuse to send a queue elsewhere while jobs wait in it or run from it."""
+def _refuse_busy(queue: Document, cluster_queue: str) -> None:
+    # Recreating a queue would drop its jobs.
     status = queue.get("status") or {}
     jobs = sum(int(status.get(field) or 0) for field in ("pendingWorkloads", "reservingWorkloads"))
     if jobs:
         name = queue["metadata"]["name"]
         raise Conflict(
             f"queue '{name}' leads to '{queue['spec'].get('clusterQueue')}' and has {jobs} jobs",
-            hint=f"wait for them, or create another queue for '{behind}' with --queue NAME",
+            hint=f"wait for them, or create another queue for '{cluster_queue}' with --queue NAME",
         )
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a merge patch from one tree to another: what is gone is null."""
+    """Return a merge patch from one tree to another: removed fields are null."""
     patch: dict[str, Any] = {key: None for key in old if key not in new}
     for key, value in new.items():
         before = old.get(key)

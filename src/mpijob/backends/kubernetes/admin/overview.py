@@ -1,4 +1,4 @@
-"""The whole cluster at a glance: jobs, GPUs and limits of every namespace, queues, and who had to make way."""
+"""The overview of a cluster: jobs, GPUs and limits of all namespaces, queues, and preemptions."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _NAMES = {
 }
 
 
-def look(api: Api) -> ClusterView:
-    """Return everything that an administrator sees at once; what may not be read is named."""
+def read(api: Api) -> ClusterView:
+    """Return the overview; what the administrator may not read is in `unread`."""
     calls: dict[str, Any] = {
         "namespaces": lambda: api.list(resources.NAMESPACE.path()),
         "nodes": lambda: api.list(resources.NODE.path()),
@@ -53,16 +53,16 @@ def look(api: Api) -> ClusterView:
         "jobs": lambda: _jobs(api),
     }
     with translated("read the cluster state"):
-        seen = concurrent.together(calls, api.lanes())
-    held = _gpus_by_namespace(seen["pods"].items)
-    nodes = seen["nodes"].items
+        reads = concurrent.together(calls, api.lanes())
+    held = _gpus_by_namespace(reads["pods"].items)
+    nodes = reads["nodes"].items
     return ClusterView(
-        namespaces=tuple(_namespaces(seen, held)),
-        queues=tuple(_queue(one) for one in seen["cluster"].items),
+        namespaces=tuple(_namespaces(reads, held)),
+        queues=tuple(_queue(queue) for queue in reads["cluster"].items),
         gpus=sum(_gpus((node.get("status") or {}).get("allocatable") or {}) for node in nodes),
         gpus_held=sum(held.values()),
-        preemptions=tuple(_preemptions(seen["workloads"].items)),
-        unread=tuple(_NAMES[key] for key, answer in seen.items() if answer.refused),
+        preemptions=tuple(_preemptions(reads["workloads"].items)),
+        unread=tuple(_NAMES[key] for key, result in reads.items() if result.refused),
     )
 
 
@@ -77,23 +77,24 @@ def _jobs(api: Api) -> tuple[JobState, ...]:
         scope = msgspec.structs.replace(scope, after=page.after)
 
 
-def _namespaces(seen: concurrent.ReadResults, held: Counter[str]) -> Iterator[NamespaceView]:
-    jobs = seen["jobs"].value or ()
-    limits = {one["metadata"]["name"]: limits_of(one) for one in seen["limits"].items}
-    quotas = _by_namespace(seen["quotas"].items)
-    local = _by_namespace(seen["local"].items)
+def _namespaces(reads: concurrent.ReadResults, held: Counter[str]) -> Iterator[NamespaceView]:
+    jobs = reads["jobs"].value or ()
+    limits = {item["metadata"]["name"]: limits_of(item) for item in reads["limits"].items}
+    quotas = _by_namespace(reads["quotas"].items)
+    local = _by_namespace(reads["local"].items)
     phases: dict[str, Counter[str]] = {}
     for state in jobs:
         phases.setdefault(state.ref.namespace, Counter())[state.phase.value] += 1
-    known = {one["metadata"]["name"] for one in seen["namespaces"].items}
+    known = {item["metadata"]["name"] for item in reads["namespaces"].items}
     for name in sorted({*phases, *limits, *quotas, *local, *held} & known if known else phases):
+        # Namespaces of the cluster itself, unless they have jobs.
         if name.startswith(_SYSTEM) and name not in phases:
             continue
         view = NamespaceView(
             name=name,
             jobs=dict(phases.get(name, {})),
             gpus=held.get(name, 0),
-            queues=tuple(sorted(one["metadata"]["name"] for one in local.get(name, ()))),
+            queues=tuple(sorted(queue["metadata"]["name"] for queue in local.get(name, ()))),
         )
         lines = [line for quota in quotas.get(name, ()) for line in namespace_limits.lines_of(quota)]
         lines += _limit_lines(limits.get(name), view)
@@ -138,25 +139,25 @@ def _queue_lines(document: Document) -> Iterator[Line]:
 
 
 def _preemptions(workloads: list[Document]) -> Iterator[Preemption]:
-    by_uid = {(one["metadata"].get("labels") or {}).get(_JOB_UID): one for one in workloads}
-    for one in workloads:
-        found = kueue_workload.preempted(one)
+    by_uid = {(workload["metadata"].get("labels") or {}).get(_JOB_UID): workload for workload in workloads}
+    for workload in workloads:
+        found = kueue_workload.preempted(workload)
         if found is None:
             continue
-        told = kueue_workload.read(one, "", None, by_uid.get(kueue_workload.taker(one)))
-        owners: list[Document] = one["metadata"].get("ownerReferences") or [{}]
+        reason = kueue_workload.read(workload, "", None, by_uid.get(kueue_workload.taker(workload)))
+        owners: list[Document] = workload["metadata"].get("ownerReferences") or [{}]
         yield Preemption(
-            namespace=one["metadata"]["namespace"],
-            job=str(owners[0].get("name") or text(one, "metadata", "name")),
+            namespace=workload["metadata"]["namespace"],
+            job=str(owners[0].get("name") or text(workload, "metadata", "name")),
             time=moment(found, "lastTransitionTime") or 0.0,
-            message=told.text if told is not None else "",
+            message=reason.text if reason is not None else "",
         )
 
 
 def _by_namespace(documents: Iterable[Document]) -> dict[str, list[Document]]:
     found: dict[str, list[Document]] = {}
-    for one in documents:
-        found.setdefault(one["metadata"]["namespace"], []).append(one)
+    for document in documents:
+        found.setdefault(document["metadata"]["namespace"], []).append(document)
     return found
 
 
@@ -172,8 +173,8 @@ def _gpus(amounts: dict[str, Any]) -> float:
     return sum(resource_requests.number(amount) for name, amount in amounts.items() if name.endswith("/gpu"))
 
 
-def refuse_blind(overview: ClusterView) -> None:
-    """Refuse to show a cluster of which nothing may be seen."""
+def refuse_unreadable(overview: ClusterView) -> None:
+    """Raise BackendError for an overview in which nothing could be read."""
     if not overview.namespaces and "jobs" in overview.unread:
         raise BackendError(
             "you may not read any namespace of this cluster", hint="ask for the role mpijob-admin"

@@ -1,7 +1,7 @@
-"""Which engines a cluster has, in which versions, and whether they answer; `admission` judges over it.
+"""The engines of a cluster, their versions, and whether they respond; `admission` evaluates them.
 
-An administrator's token reads deployments and webhooks; any other user still learns much from what is
-served, from the schema of TrainJobs and from the config map that Trainer publishes for everybody.
+An administrator may read deployments and webhooks. For other users, versions come from the served APIs, the
+schema of TrainJobs, and the config map that Trainer publishes for all users.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mpijob.admission import installation
 from mpijob.backends.kubernetes.auth import kubeconfig
@@ -25,30 +25,29 @@ from mpijob.formats.sizing.engine_selection import Engine
 from mpijob.model.platform.installation import Answering, Component, Installation, Product
 from mpijob.settings import Settings, namespace_at
 
-if TYPE_CHECKING:
-    pass
-
 _DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
 _SLICE = Kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
-_CHECKING = Kind(
+_VALIDATING = Kind(
     "admissionregistration.k8s.io/v1",
     "ValidatingWebhookConfiguration",
     "validatingwebhookconfigurations",
     False,
 )
-_CHANGING = Kind(
+_MUTATING = Kind(
     "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False
 )
 _METRICS, _PUBLIC = "metrics.k8s.io/v1beta1", "kubeflow-trainer-public"
 _PUBLIC_PLACES = ("kubeflow-system", "kubeflow", "opendatahub", "redhat-ods-applications")
 _OLD = "kubeflow.org/v1"
-_PATCHES = {"runtimePatches": "2.2", "podTemplateOverrides": "2.1", "podSpecOverrides": "2.0"}  # newest first
+# The field with which a TrainJob changes its runtime, by Trainer's version (kueue#11931), newest first.
+_PATCHES = {"runtimePatches": "2.2", "podTemplateOverrides": "2.1", "podSpecOverrides": "2.0"}
 _APIS = {
     Product.TRAINER: resources.TRAINER_API,
     Product.JOBSET: resources.JOBSET_API,
     Product.MPI_OPERATOR: resources.MPI_OPERATOR_API,
 }
-_DEPLOYED = {  # how the products' deployments are called; the first that matches counts
+# Names of the products' deployments in their manifests and charts; the first match counts.
+_DEPLOYED = {
     Product.TRAINER: r"(kubeflow-)?trainer-controller-manager",
     Product.JOBSET: r"jobset-controller(-manager)?",
     Product.KUEUE: r"kueue-controller-manager",
@@ -67,8 +66,8 @@ _MEANINGS = {
 
 
 def matrix(api: Api, served: frozenset[str]) -> Installation:
-    """Return what is installed, as far as this user may see it; `served` are the cluster's API versions."""
-    seen = concurrent.together(
+    """Return what is installed, as far as this user may read it; `served` are the cluster's API versions."""
+    reads = concurrent.together(
         {
             "version": lambda: api.get("/version"),
             "deployments": lambda: api.list(_DEPLOYMENT.path()),
@@ -76,23 +75,24 @@ def matrix(api: Api, served: frozenset[str]) -> Installation:
             "old": lambda: api.get(f"/apis/{_OLD}"),
             "metrics": lambda: api.get(f"/apis/{_METRICS}"),
             "visibility": lambda: api.get(f"/apis/{resources.VISIBILITY_API}"),
-            "checking": lambda: api.list(_CHECKING.path()),
-            "changing": lambda: api.list(_CHANGING.path()),
+            "checking": lambda: api.list(_VALIDATING.path()),
+            "changing": lambda: api.list(_MUTATING.path()),
         }
         | {f"public {place}": _public(api, place) for place in _PUBLIC_PLACES}
     )
     return Installation(
-        components=tuple(_components(seen, served)),
-        openshift=any(one.startswith("security.openshift.io/") for one in served),
+        components=tuple(_components(reads, served)),
+        openshift=any(api_version.startswith("security.openshift.io/") for api_version in served),
         served=served,
-        patches=seen["schema"].value or "",
+        patches=reads["schema"].value or "",
         old_mpijob=any(
-            one.get("name") == "mpijobs" for one in (seen["old"].value or {}).get("resources") or ()
+            resource.get("name") == "mpijobs"
+            for resource in (reads["old"].value or {}).get("resources") or ()
         ),
-        silent_webhooks=_silent(api, [*seen["checking"].items, *seen["changing"].items]),
-        metrics=_answering(_METRICS, seen["metrics"], served),
-        visibility=_answering(resources.VISIBILITY_API, seen["visibility"], served),
-        unread=concurrent.unread(seen, _MEANINGS),
+        silent_webhooks=_silent_webhooks(api, [*reads["checking"].items, *reads["changing"].items]),
+        metrics=_answering(_METRICS, reads["metrics"], served),
+        visibility=_answering(resources.VISIBILITY_API, reads["visibility"], served),
+        unread=concurrent.unread(reads, _MEANINGS),
     )
 
 
@@ -101,45 +101,45 @@ def _public(api: Api, place: str) -> Any:
 
 
 def _patches(schema: bytes) -> str:
-    """Return the field by which a TrainJob changes its runtime, by its name in the schema; one search, no parse."""
+    # Searched as bytes: parsing the OpenAPI document takes longer than everything else here.
     return next((field for field in _PATCHES if f'"{field}"'.encode() in schema), "")
 
 
-def _answering(api: str, answer: ReadResult, served: frozenset[str]) -> Answering:
-    if answer.error is None:
+def _answering(api: str, result: ReadResult, served: frozenset[str]) -> Answering:
+    if result.error is None:
         return Answering.YES
-    return Answering.DOWN if api in served or answer.error.status >= 500 else Answering.ABSENT
+    return Answering.DOWN if api in served or result.error.status >= 500 else Answering.ABSENT
 
 
-def _components(seen: ReadResults, served: frozenset[str]) -> Iterator[Component]:
-    version = str((seen["version"].value or {}).get("gitVersion") or "").removeprefix("v")
+def _components(reads: ReadResults, served: frozenset[str]) -> Iterator[Component]:
+    version = str((reads["version"].value or {}).get("gitVersion") or "").removeprefix("v")
     yield Component(product=Product.KUBERNETES, version=version, source="server", ready=True)
-    deployed = dict(_deployed(seen["deployments"].items))
+    deployed = dict(_deployed(reads["deployments"].items))
     for product in _DEPLOYED:
         if product in deployed:
-            yield _from_deployment(product, deployed[product], seen)
+            yield _from_deployment(product, deployed[product], reads)
         elif _is_served(product, served):
-            version, source = _told_to_all(seen) if product is Product.TRAINER else ("", "")
+            version, source = _trainer_version(reads) if product is Product.TRAINER else ("", "")
             yield Component(product=product, version=version, source=source)
 
 
 def _is_served(product: Product, served: frozenset[str]) -> bool:
     if product is Product.KUEUE:
-        return any(one.startswith("kueue.x-k8s.io/") for one in served)
+        return any(api_version.startswith("kueue.x-k8s.io/") for api_version in served)
     return _APIS.get(product) in served
 
 
 def _deployed(deployments: Iterable[Document]) -> Iterator[tuple[Product, Document]]:
-    for one in deployments:
-        for product, form in _DEPLOYED.items():
-            if re.fullmatch(form, one["metadata"]["name"]):
-                yield product, one
+    for deployment in deployments:
+        for product, pattern in _DEPLOYED.items():
+            if re.fullmatch(pattern, deployment["metadata"]["name"]):
+                yield product, deployment
 
 
-def _from_deployment(product: Product, deployment: Document, seen: ReadResults) -> Component:
+def _from_deployment(product: Product, deployment: Document, reads: ReadResults) -> Component:
     metadata, spec = deployment["metadata"], deployment["spec"]["template"]["spec"]
     container = (spec.get("containers") or [{}])[0]
-    published = _published(seen) if product is Product.TRAINER else ""
+    published = _published(reads) if product is Product.TRAINER else ""
     version, source = _version(container.get("image", ""), metadata.get("labels") or {}, published)
     return Component(
         product=product,
@@ -153,27 +153,35 @@ def _from_deployment(product: Product, deployment: Document, seen: ReadResults) 
 
 def _version(image: str, labels: Mapping[str, str], published: str) -> tuple[str, str]:
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
-    told = (published, tag, labels.get("app.kubernetes.io/version", ""), labels.get("helm.sh/chart", ""))
+    texts = (published, tag, labels.get("app.kubernetes.io/version", ""), labels.get("helm.sh/chart", ""))
     sources = ("config map", "image", "label", "chart")
-    for text, source in zip(told, sources, strict=True):
+    for text, source in zip(texts, sources, strict=True):
         if found := _VERSION.search(text):
             return found[1], source
     return "", ""
 
 
-def _published(seen: ReadResults) -> str:
-    """Return the version that Trainer tells everybody in a config map."""
-    maps = (seen[f"public {place}"].value for place in _PUBLIC_PLACES)
-    text = next((str((one.get("data") or {}).get("kubeflow_trainer_version", "")) for one in maps if one), "")
+def _published(reads: ReadResults) -> str:
+    """Return the version that Trainer publishes for all users in a config map."""
+    maps = (reads[f"public {place}"].value for place in _PUBLIC_PLACES)
+    text = next(
+        (
+            str((config_map.get("data") or {}).get("kubeflow_trainer_version", ""))
+            for config_map in maps
+            if config_map
+        ),
+        "",
+    )
     found = _VERSION.search(text)
     return found[1] if found else ""
 
 
-def _told_to_all(seen: ReadResults) -> tuple[str, str]:
-    """Return Trainer's version as any user can tell it: published, or at least by what its schema has."""
-    if published := _published(seen):
+def _trainer_version(reads: ReadResults) -> tuple[str, str]:
+    """Return Trainer's version as any user can read it, and where from."""
+    if published := _published(reads):
         return published, "config map"
-    return _PATCHES.get(seen["schema"].value or "", ""), "schema"
+    # The oldest version that has the field.
+    return _PATCHES.get(reads["schema"].value or "", ""), "schema"
 
 
 def _options(words: Iterable[str]) -> dict[str, str]:
@@ -188,11 +196,11 @@ def _options(words: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _silent(api: Api, configurations: Iterable[Document]) -> tuple[str, ...]:
-    """Return the engines' webhook services that must be asked for every job and have nobody behind them."""
-    services = sorted({one for configuration in configurations for one in _services(configuration)})
-    answers = concurrent.together({f"{place}/{name}": _slices(api, place, name) for place, name in services})
-    return tuple(key for key, answer in answers.items() if answer.value is not None and not _ready(answer))
+def _silent_webhooks(api: Api, configurations: Iterable[Document]) -> tuple[str, ...]:
+    """Return the engines' webhook services without a ready pod, which make the API server refuse every job."""
+    services = sorted({service for configuration in configurations for service in _services(configuration)})
+    results = concurrent.together({f"{place}/{name}": _slices(api, place, name) for place, name in services})
+    return tuple(key for key, result in results.items() if result.value is not None and not _ready(result))
 
 
 def _services(configuration: Document) -> Iterator[tuple[str, str]]:
@@ -205,6 +213,7 @@ def _services(configuration: Document) -> Iterator[tuple[str, str]]:
             resources.MPIJOB.group,
             resources.WORKLOAD.group,
         }
+        # With failurePolicy Ignore, a webhook that does not respond is skipped.
         if service and ours and webhook.get("failurePolicy", "Fail") == "Fail":
             yield service["namespace"], service["name"]
 
@@ -213,18 +222,19 @@ def _slices(api: Api, place: str, name: str) -> Any:
     return lambda: api.list(_SLICE.path(place), labels=f"kubernetes.io/service-name={name}")
 
 
-def _ready(answer: ReadResult) -> bool:
-    endpoints = [end for one in answer.items for end in one.get("endpoints") or ()]
-    return any((end.get("conditions") or {}).get("ready") is not False for end in endpoints)
+def _ready(result: ReadResult) -> bool:
+    endpoints = [endpoint for item in result.items for endpoint in item.get("endpoints") or ()]
+    return any((endpoint.get("conditions") or {}).get("ready") is not False for endpoint in endpoints)
 
 
-def report(settings: Settings, asked: Api | None = None) -> Iterator[Finding]:
-    """Yield what was found, by an API client that is there already or as the settings' user.
-
-    Raise when the cluster cannot be asked at all.
-    """
-    own = Api(kubeconfig.load(path=settings.kubeconfig, context=settings.context)) if asked is None else asked
-    with own if asked is None else nullcontext(own) as api:
+def report(settings: Settings, existing: Api | None = None) -> Iterator[Finding]:
+    """Yield findings about the cluster, with the given client or as the settings' user; raise MpiJobError."""
+    own = (
+        Api(kubeconfig.load(path=settings.kubeconfig, context=settings.context))
+        if existing is None
+        else existing
+    )
+    with own if existing is None else nullcontext(own) as api:
         namespace = namespace_at(settings, api.access.namespace)
         try:
             served = discovery.served(api)
@@ -236,7 +246,7 @@ def report(settings: Settings, asked: Api | None = None) -> Iterator[Finding]:
         yield from installation.examine(found)
         engines = [Engine.TRAINER] if resources.TRAINER_API in served else []
         engines += [Engine.MPI_OPERATOR] if resources.MPI_OPERATOR_API in served else []
-        lacks = {one.value: may.lacking(permissions.TO_CREATE[one]) for one in engines}
+        lacks = {engine.value: may.lacking(permissions.TO_CREATE[engine]) for engine in engines}
         yield from installation.permission_findings(
             namespace, lacks, may.lacking((permissions.LOGS, permissions.EXEC))
         )

@@ -61,7 +61,7 @@ class Tokens:
         return Identity(user=str(user["username"]), groups=tuple(user.get("groups") or ()))
 
     def may(self, who: Identity, **attributes: dict[str, str]) -> bool:
-        """Return whether a user may do what the attributes of a SubjectAccessReview say."""
+        """Return whether a user has the permission in the attributes of a SubjectAccessReview."""
         spec = {"user": who.user, "groups": list(who.groups), **attributes}
         body = {"apiVersion": SUBJECT_REVIEW.api, "kind": SUBJECT_REVIEW.name, "spec": spec}
         with translated("check their permissions"):

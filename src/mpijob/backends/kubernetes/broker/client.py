@@ -1,4 +1,4 @@
-"""Asking a fit broker, where there is one: what the user may not read is filled in; all else stays as it was read."""
+"""The client of a fit broker: adds what the user may not read to a preflight's facts."""
 
 from __future__ import annotations
 
@@ -20,53 +20,56 @@ if TYPE_CHECKING:
 
 _LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
 _SECONDS = 5.0
+# The reads that a broker's response makes up for.
 _BY_BROKER = ("ClusterQueues", "nodes", "pods of all namespaces")
 
 
-def filled(facts: Facts, job: MPIJob, access: Access, settings: Settings) -> Facts:
-    """Return the facts with what a broker adds; where it does not answer, that is told among what is not known."""
+def with_broker(facts: Facts, job: MPIJob, access: Access, settings: Settings) -> Facts:
+    """Return the facts with those of the broker; if it does not respond, that is added to the unread facts."""
     if not settings.broker or _knows_enough(facts):
         return facts
     try:
         return with_seen(facts, ask(job, access, settings))
     except MpiJobError as error:
-        return _without(facts, error)
+        return _with_failure(facts, error)
 
 
 def ask(job: MPIJob, access: Access, settings: Settings) -> Seen:
-    """Return what the broker tells the user of this access."""
-    found = _asked("/v1/fit", {"job": msgspec.to_builtins(_shape(job))}, access, settings)
+    """Return the broker's numbers for a job of this user; raise MpiJobError."""
+    response = _post("/v1/fit", {"job": msgspec.to_builtins(_shape(job))}, access, settings)
     try:
-        return codec.convert(found.get("seen") or {}, Seen)
+        return codec.convert(response.get("seen") or {}, Seen)
     except msgspec.ValidationError as error:
         raise InvalidJob(f"invalid response of the fit broker: {error}") from error
 
 
 def ask_waits(namespace: str, access: Access, settings: Settings) -> dict[str, Forecast]:
-    """Return when the jobs of a namespace start that wait in queues, by their objects' uids."""
-    found = _asked("/v1/waits", {"namespace": namespace}, access, settings)
+    """Return the start times of a namespace's queued jobs, by the uids of their objects."""
+    response = _post("/v1/waits", {"namespace": namespace}, access, settings)
     try:
-        return codec.convert(found.get("waits") or {}, dict[str, Forecast])
+        return codec.convert(response.get("waits") or {}, dict[str, Forecast])
     except msgspec.ValidationError as error:
         raise InvalidJob(f"invalid response of the fit broker: {error}") from error
 
 
-def _asked(path: str, body: Mapping[str, Any], access: Access, settings: Settings) -> Mapping[str, Any]:
+def _post(path: str, body: Mapping[str, Any], access: Access, settings: Settings) -> Mapping[str, Any]:
     from mpijob.backends.kubernetes.client.api import Api
     from mpijob.backends.kubernetes.client.api_errors import translated
 
     if not settings.broker.startswith(("https://", *_LOOPBACK)):
         raise InvalidJob("the broker's address must begin with https://, because it receives your token")
-    there = msgspec.structs.replace(
-        access, server=settings.broker.rstrip("/"), ca=_authority(settings) or access.ca, certificate="", key="",
+    # Only the user's token: a client certificate would not reach the broker through TLS termination, and
+    # impersonation is a matter of the API server.
+    broker = msgspec.structs.replace(
+        access, server=settings.broker.rstrip("/"), ca=_read_ca(settings) or access.ca, certificate="", key="",
         impersonate=None, tls_server_name="", proxy="",
     )  # fmt: skip
-    with translated("query the fit broker"), Api(there, timeout=_SECONDS) as api:
+    with translated("query the fit broker"), Api(broker, timeout=_SECONDS) as api:
         return api.create(path, body)
 
 
 def _shape(job: MPIJob) -> MPIJob:
-    """Return the job's size and place alone: commands, variables, files and secrets stay here."""
+    """Return the job's size and placement only: commands, variables, files and secrets stay here."""
     return MPIJob(
         name=job.name,
         namespace=job.namespace,
@@ -85,7 +88,7 @@ def _shape(job: MPIJob) -> MPIJob:
 
 
 def with_seen(facts: Facts, seen: Seen) -> Facts:
-    """Return facts with the numbers of a broker in the places that were empty."""
+    """Return the facts with the broker's numbers where they had none."""
     cluster = facts.cluster or ClusterFacts(namespace="")
     queue = cluster.queue
     if seen.queue is not None and (queue is None or queue.shares is None):
@@ -108,28 +111,28 @@ def with_seen(facts: Facts, seen: Seen) -> Facts:
             cluster,
             queue=queue,
             room=cluster.room or seen.room,
-            unread=tuple(one for one in cluster.unread if one.what not in _BY_BROKER),
+            unread=tuple(item for item in cluster.unread if item.what not in _BY_BROKER),
         ),
     )
 
 
 def _knows_enough(facts: Facts) -> bool:
-    """Whether the user reads everything that a broker could tell, and the job does not wait."""
+    # A job in a queue needs the broker even if the user may read nodes: Workloads of other namespaces decide.
     cluster = facts.cluster
     if cluster is None or cluster.room is None or not facts.room_known:
         return False
     return cluster.queue is None
 
 
-def _without(facts: Facts, error: MpiJobError) -> Facts:
+def _with_failure(facts: Facts, error: MpiJobError) -> Facts:
     if facts.cluster is None:
         return facts
-    told = Unread(what="the fit broker", why=error.message, unknown="how the queue and the machines stand")
-    cluster = msgspec.structs.replace(facts.cluster, unread=(*facts.cluster.unread, told))
+    failure = Unread(what="the fit broker", why=error.message, unknown="how the queue and the machines stand")
+    cluster = msgspec.structs.replace(facts.cluster, unread=(*facts.cluster.unread, failure))
     return msgspec.structs.replace(facts, cluster=cluster)
 
 
-def _authority(settings: Settings) -> str:
+def _read_ca(settings: Settings) -> str:
     if not settings.broker_ca:
         return ""
     try:

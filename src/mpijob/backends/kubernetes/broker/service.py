@@ -1,8 +1,8 @@
-"""The fit broker: facts about queues and machines for users who may not read them themselves.
+"""The fit broker: facts about queues and nodes for users who may not read them themselves.
 
-It acts with rights of its own (read nodes, pods, queues, workloads), and answers only for what a user may do: the
-bearer token is reviewed, then whether that user may create jobs in the namespace. It hands over numbers, never a
-name of somebody else's job. Judging is `admission`'s business, here and at the client alike.
+It has permissions of its own (read nodes, pods, queues, workloads) and answers only for what a user may do:
+the token is reviewed, then whether the user may create jobs in the namespace. Responses are numbers, never
+names of other users' jobs. `admission` evaluates them, here and at the client.
 """
 
 from __future__ import annotations
@@ -29,31 +29,33 @@ from mpijob.settings import Settings
 if TYPE_CHECKING:
     from mpijob.history.archive_reader import ArchiveReader
 
+# A page asks for many jobs at once.
 _SAME_SECONDS = 2.0
 _NAMESPACES = 256
 
 
 class Broker:
-    """Answers for users; safe to use from several threads."""
+    """Answers users' requests; safe to use from several threads."""
 
     def __init__(self, api: Api, settings: Settings, place: str, past: ArchiveReader | None = None) -> None:
-        """Answer through one client; `past` is the record of jobs, where it can be read from here."""
+        """`past` is the job history, if it can be read from here."""
         self._api, self._settings, self._place, self._past = api, settings, place, past
         self._known: BoundedDict[str, tuple[float, tuple[forecasts.Seen, ...]]] = BoundedDict(_NAMESPACES)
         self._tokens = Tokens(api)
         self._lately = PreflightCache()
 
     def seen(self, token: str, job: MPIJob) -> Seen:
-        """Return what is to be known for a job of the token's user; raise Unauthenticated or NotAllowed."""
-        self._permit(self._tokens.user(token), job.namespace)
+        """Return the facts for a job of the token's user; raise Unauthenticated or NotAllowed."""
+        self._check_permission(self._tokens.user(token), job.namespace)
         with translated("read the cluster state"):
             served = discovery.served(self._api)
         gathered = preflight.gather(
-            self._api, job, served, self._settings, place=self._place, lately=self._lately
+            self._api, job, served, self._settings, place=self._place, cache=self._lately
         )
         return self._seen(job, gathered.facts)
 
-    def _permit(self, who: Identity, namespace: str, verb: str = "create") -> None:
+    def _check_permission(self, who: Identity, namespace: str, verb: str = "create") -> None:
+        # Either engine is enough: a cluster may have only one of them.
         for kind in (resources.TRAINJOB, resources.MPIJOB):
             attributes = {
                 "namespace": namespace,
@@ -81,39 +83,38 @@ class Broker:
         )
         if queue is None or not queue.behind or not queue.shares:
             return found
-        return self._with_line(found, job, facts)
+        return self._with_queue_position(found, job, facts)
 
-    def _with_line(self, found: Seen, job: MPIJob, facts: Facts) -> Seen:
-        """Return it with the job's place in the line, and when it may start."""
-        line = new_job.placed(self._queues(job.namespace), job, facts, self._classes(), self._api.now())
-        if line is None:
+    def _with_queue_position(self, found: Seen, job: MPIJob, facts: Facts) -> Seen:
+        placement = new_job.placed(self._queues(job.namespace), job, facts, self._classes(), self._api.now())
+        if placement is None:
             return found
-        forecast = line.forecast
+        forecast = placement.forecast
         return msgspec.structs.replace(
             found,
-            position=forecast.position if line.ahead or forecast.seconds != 0.0 else None,
-            ahead=line.ahead,
+            position=forecast.position if placement.ahead or forecast.seconds != 0.0 else None,
+            ahead=placement.ahead,
             wait_range=forecast.span,
             wait_seconds=forecast.seconds,
-            basis=line.ended,
+            basis=placement.ended,
             wait_basis=forecast.basis,
         )
 
     def waits(self, token: str, namespace: str) -> dict[str, Forecast]:
-        """Return when the jobs of a namespace start that wait, by their objects' uids, and of no other namespace.
+        """Return the start times of the queued jobs of this namespace only, by the uids of their objects.
 
         Raise Unauthenticated or NotAllowed.
         """
-        self._permit(self._tokens.user(token), namespace, "list")
+        self._check_permission(self._tokens.user(token), namespace, "list")
         found: dict[str, Forecast] = {}
         for seen in self._queues(namespace):
-            own = {one.owner for one in seen.entries if one.namespace == namespace}
-            told = forecasts.forecasts(seen, self._api.now())
-            found |= {owner: forecast for owner, forecast in told.items() if owner in own}
+            owners = {entry.owner for entry in seen.entries if entry.namespace == namespace}
+            all_forecasts = forecasts.forecasts(seen, self._api.now())
+            found |= {owner: forecast for owner, forecast in all_forecasts.items() if owner in owners}
         return found
 
     def _queues(self, namespace: str) -> tuple[forecasts.Seen, ...]:
-        """Return the queues of a namespace with all that wait and run in them, anew every few seconds."""
+        """Return the queues of a namespace with their jobs, at most 2 s old."""
         when, known = self._known.get(namespace, (0.0, ()))
         if time.monotonic() - when > _SAME_SECONDS:
             with translated("read the queue"):
@@ -127,4 +128,4 @@ class Broker:
             classes = self._api.list(resources.WORKLOAD_PRIORITY.path()).items
         except ApiError:
             return {}
-        return {one["metadata"]["name"]: int(one.get("value") or 0) for one in classes}
+        return {item["metadata"]["name"]: int(item.get("value") or 0) for item in classes}

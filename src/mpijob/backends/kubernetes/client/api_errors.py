@@ -1,7 +1,7 @@
 """The errors of an API server, and their meaning for a data scientist.
 
 `ApiError` has the facts: status, reason, the server's message, where it happened. `translate` makes an error
-of `mpijob.errors` of it, finding sentence with the next step. Neither contains credentials.
+of `mpijob.errors` of it, one sentence with the next step. Neither contains credentials.
 """
 
 from __future__ import annotations

@@ -141,9 +141,7 @@ def _certificate_hint(why: str) -> str:
 
 
 def _round_trip_seconds(sock: socket.socket) -> float:
-    """Return the round trip time that the kernel measured in the TCP handshake, infinity where it reports
-    none.
-    """
+    """Return the round trip time of the TCP handshake, infinity if the kernel does not report it."""
     if not hasattr(socket, "TCP_INFO"):
         return float("inf")
     # tcpi_rtt of struct tcp_info (linux/tcp.h), in microseconds: no request is spent on measuring.

@@ -155,9 +155,9 @@ def _run(
         for name, value in options.items()
         if value
     ]
-    websocket_ = _connect(access, path, query)
+    connection = _connect(access, path, query)
     with _raw(streams.stdin) if tty else contextlib.nullcontext():
-        return _Session(websocket_, streams, tty, path).run(argv[0])
+        return _Session(connection, streams, tty, path).run(argv[0])
 
 
 def _connect(place: Access | Api, path: str, query: Query) -> Any:
@@ -182,12 +182,12 @@ def _handshake(access: Access, proof: Credential, path: str, query: Query) -> An
     except InvalidRequest as error:
         raise invalid_request(access, error) from error
     # Over a connection of ours rather than the library's, so that TLS, proxies and their errors exist once.
-    websocket_ = Connector(access).dial(proof).sock
+    sock = Connector(access).dial(proof).sock
     parts = urlsplit(access.server)
     try:
         return library.create_connection(
             f"ws://{parts.netloc}{target(access, path, query)}",
-            socket=websocket_,
+            socket=sock,
             host=parts.netloc,
             header=headers,
             subprotocols=_PROTOCOLS,
@@ -196,11 +196,12 @@ def _handshake(access: Access, proof: Credential, path: str, query: Query) -> An
             timeout=30,
         )
     except library.WebSocketBadStatusException as error:
-        websocket_.close()
+        sock.close()
         answer = ErrorStatus(error.status_code, error.resp_headers or {}, error.resp_body or b"")
-        raise refusal(access, "GET", path, answer) from None  # its text holds the whole answer
+        # Not chained: the exception's text contains the whole response.
+        raise refusal(access, "GET", path, answer) from None
     except (library.WebSocketException, OSError) as error:
-        websocket_.close()
+        sock.close()
         raise ApiError(
             f"{access.server} cannot open an exec connection to the pod: {type(error).__name__}",
             reason=CUT,
@@ -226,18 +227,18 @@ class _Session:
     One thread reads and writes: a TLS socket must not be used by two threads at once.
     """
 
-    def __init__(self, websocket_: Any, streams: Streams, tty: bool, path: str) -> None:
-        self._line = websocket_
-        self._ends = streams
+    def __init__(self, connection: Any, streams: Streams, tty: bool, path: str) -> None:
+        self._connection = connection
+        self._streams = streams
         self._tty = tty
         self._path = path
         # v4 cannot close stdin alone: a command that reads to the end of its input never ends there.
-        self._closes_channels = websocket_.getsubprotocol() == _PROTOCOLS[0]
+        self._closes_channels = connection.getsubprotocol() == _PROTOCOLS[0]
         self._input: BinaryIO | None = streams.stdin
         self._size: tuple[int, int] | None = None
         self._end: dict[str, Any] | None = None
         self._last_sent = time.monotonic()
-        websocket_.settimeout(1.0)
+        connection.settimeout(1.0)
 
     def run(self, program: str) -> int:
         """Copy bytes in both directions until the command has ended; return its exit code."""
@@ -253,7 +254,7 @@ class _Session:
             if self._end is None:
                 raise self._cut() from None
         finally:
-            self._line.shutdown()
+            self._connection.shutdown()
         return self._status(program)
 
     def _step(self, library: Any) -> bool:
@@ -261,7 +262,7 @@ class _Session:
         arrived, has_input = self._wait()
         if arrived:
             try:
-                opcode, data = self._line.recv_data()
+                opcode, data = self._connection.recv_data()
             except library.WebSocketTimeoutException:
                 # A TLS record without data (a session ticket, a new key), or a message that arrives in pieces.
                 return True
@@ -273,25 +274,27 @@ class _Session:
         return True
 
     def _wait(self) -> tuple[bool, bool]:
-        websocket_ = self._line.sock
-        if getattr(websocket_, "pending", int)():
+        sock = self._connection.sock
+        # TLS may have decrypted data already, of which poll knows nothing.
+        if getattr(sock, "pending", int)():
             return True, False
         poll = select.poll()
-        poll.register(websocket_, select.POLLIN)
+        poll.register(sock, select.POLLIN)
         fd = _fileno(self._input)
         if fd is not None:
             poll.register(fd, select.POLLIN)
+        # An input without a file descriptor (bytes of a caller) can always be read.
         seconds = 0.0 if self._input is not None and fd is None else _POLL_SECONDS
         ready = {fd for fd, _ in poll.poll(seconds * 1000)}
         has_input = self._input is not None and (fd is None or fd in ready) and self._writable()
         if not ready and not has_input and time.monotonic() - self._last_sent > _PING_SECONDS:
             self._last_sent = time.monotonic()
-            self._line.ping()
-        return websocket_.fileno() in ready, has_input
+            self._connection.ping()
+        return sock.fileno() in ready, has_input
 
     def _writable(self) -> bool:
         poll = select.poll()
-        poll.register(self._line.sock, select.POLLOUT)
+        poll.register(self._connection.sock, select.POLLOUT)
         return bool(poll.poll(_POLL_SECONDS * 1000))
 
     def _send_input(self) -> None:
@@ -307,7 +310,7 @@ class _Session:
 
     def _send(self, channel: int, data: bytes) -> None:
         self._last_sent = time.monotonic()
-        self._line.send_binary(bytes([channel]) + data)
+        self._connection.send_binary(bytes([channel]) + data)
 
     def _receive(self, message: bytes) -> None:
         if not message:
@@ -315,14 +318,14 @@ class _Session:
         channel, data = message[0], message[1:]
         if channel == _ENDED and data:
             self._end = codec.decode(data, dict[str, Any])
-        target = {_STDOUT: self._ends.stdout, _STDERR: self._ends.stderr}.get(channel)
+        target = {_STDOUT: self._streams.stdout, _STDERR: self._streams.stderr}.get(channel)
         if target is not None and data:
             target.write(data)
             target.flush()
 
     def _resize(self) -> None:
-        """Tell the terminal's size when it has changed."""
-        fd = _fileno(self._ends.stdout) if self._tty else None
+        """Send the terminal's size if it has changed."""
+        fd = _fileno(self._streams.stdout) if self._tty else None
         if fd is None:
             return
         with contextlib.suppress(OSError):
@@ -346,8 +349,8 @@ class _Session:
         absent = "executable file not found" in message or "no such file or directory" in message
         if absent or "permission denied" in message:
             why = "is not in the container" if absent else "may not be executed"
-            self._ends.stderr.write(f"mpijob: '{program}' {why}\n".encode())
-            self._ends.stderr.flush()
+            self._streams.stderr.write(f"mpijob: '{program}' {why}\n".encode())
+            self._streams.stderr.flush()
             return _NOT_FOUND if absent else _NOT_EXECUTABLE
         raise ApiError(message, status=code, path=self._path)
 
@@ -411,7 +414,8 @@ def _raw(stream: BinaryIO | None) -> Iterator[None]:
 
     before = termios.tcgetattr(fd)
     try:
-        tty.setraw(fd, termios.TCSANOW)  # what was has_input ahead is kept
+        # TCSANOW keeps what was typed ahead.
+        tty.setraw(fd, termios.TCSANOW)
         yield
     finally:
         termios.tcsetattr(fd, termios.TCSANOW, before)

@@ -201,9 +201,9 @@ class Transport:
             connection.close()
             raise self._cut(request, error) from error
         self._keep(connection, proof)
-        return self._raise_refusal(request, answer)
+        return self._check_status(request, answer)
 
-    def _raise_refusal(self, request: Request, answer: ErrorStatus) -> ErrorStatus:
+    def _check_status(self, request: Request, answer: ErrorStatus) -> ErrorStatus:
         if answer.status >= 300:
             raise refusal(self.access, request.method, request.path, answer, sure=request.repeatable)
         return answer
@@ -224,7 +224,7 @@ class Transport:
     def _check(self, request: Request, response: Response) -> None:
         self._dated = response.getheader("date", ""), time.time()
         if response.status >= 300:
-            self._raise_refusal(request, _read_response(response))
+            self._check_status(request, _read_response(response))
 
     def _exchange(self, request: Request, proof: Credential) -> tuple[Connection, Response]:
         """Send over a kept connection, or over a new one if those are closed; return the connection and the
@@ -289,7 +289,8 @@ class Transport:
             kept.connection.close()
 
     def _keep(self, connection: Connection, proof: Credential) -> None:
-        if connection.sock is None:  # the server has said that it closes
+        # The server has announced that it closes the connection.
+        if connection.sock is None:
             return
         with self._lock:
             if not self._closed and len(self._kept) < _MAX_IDLE:

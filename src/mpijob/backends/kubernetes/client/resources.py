@@ -26,9 +26,7 @@ class Kind(NamedTuple):
         return f"{self.name}es" if self.name.endswith("s") else f"{self.name}s"
 
     def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
-        """Return the path of one object, of a namespace's objects, or of all; `sub` is a subresource like
-        `log`.
-        """
+        """Return the path of one object, of a namespace's objects, or of all; `sub` is a subresource like `log`."""
         root = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
         where = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         return root + where + f"/{self.plural}" + (f"/{name}" if name else "") + (f"/{sub}" if sub else "")

@@ -271,7 +271,7 @@ class Controller:
         state, now = snapshot.state, self._api.now()
         if (why := limits_policy.overrun(state, limits, now)) and state.reason not in _ENDING:
             grace = self._reader.spec(snapshot.found, snapshot.seen.runtime).grace_seconds
-            patches.give_up(
+            patches.end_early(
                 self._api, snapshot.found, snapshot.seen, Reason.DEADLINE_EXCEEDED.value, why, grace
             )
         elif not state.phase.final and (since := _ending_since(snapshot)) and now - since > _ENDING_SECONDS:
@@ -352,10 +352,10 @@ class Controller:
 
     def _events(self, namespace: str, name: str) -> list[Document]:
         return [
-            one
-            for one in self._queue.cache.objects(_EVENTS)
-            if one["metadata"]["namespace"] == namespace
-            and job_objects.belongs(one["involvedObject"].get("name", ""), name)
+            event
+            for event in self._queue.cache.objects(_EVENTS)
+            if event["metadata"]["namespace"] == namespace
+            and job_objects.belongs(event["involvedObject"].get("name", ""), name)
         ]
 
     # -- lost nodes ---------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ class Controller:
             lost = nodes & silent.keys()
             if lost != self._published_silent.get(ref, frozenset()):
                 self._published_silent[ref] = lost
-                since = ",".join(sorted(f"{one} {silent[one]}" for one in lost))
+                since = ",".join(sorted(f"{node} {silent[node]}" for node in lost))
                 if not _carefully(partial(self._note_silence, ref, lost, since)):
                     self._published_silent.pop(ref, None)
 

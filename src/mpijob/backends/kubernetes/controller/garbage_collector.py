@@ -29,9 +29,7 @@ _log = logging.getLogger(__name__)
 def sweep(
     api: Api, namespace: str, served: frozenset[str], stray_seconds: float = _MIN_AGE_SECONDS
 ) -> list[str]:
-    """Delete all orphans of a namespace ("" for all) and set the owners of the others; return the deleted
-    paths.
-    """
+    """Delete all orphans of a namespace ("" for all) and set the owners of the others; return the deleted paths."""
     deleted = []
     for kind in _KINDS:
         if "/" in kind.api and kind.api not in served and kind is resources.TRAINING_RUNTIME:

@@ -96,7 +96,7 @@ class Reconciler:
         try:
             if finding is not None:
                 reason = Reason.DEPENDENCY_FAILED.value
-                patches.give_up(self._api, snapshot.found, snapshot.seen, reason, finding.message)
+                patches.end_early(self._api, snapshot.found, snapshot.seen, reason, finding.message)
             elif not waits:
                 with self._as_owner(snapshot.found.job) as api:
                     api.patch(snapshot.found.path, controller_notes.release(snapshot.found.job, note))
@@ -135,7 +135,7 @@ class Reconciler:
         if snapshot.state.phase is not Phase.PENDING:
             return
         with translated(f"end job {state.ref.name}, which cannot start"):
-            patches.give_up(self._api, snapshot.found, snapshot.seen, *self._cause(snapshot.state))
+            patches.end_early(self._api, snapshot.found, snapshot.seen, *self._cause(snapshot.state))
 
     def _cause(self, state: JobState) -> tuple[str, str]:
         """Return what kept the job from starting, or that it took too long."""

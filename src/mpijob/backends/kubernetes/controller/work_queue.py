@@ -1,4 +1,4 @@
-"""The work queue of a controller or recorder: which jobs are jobs, and which are due to be reconciled.
+"""The work queue of a controller or recorder: which jobs exist, and which are due to be reconciled.
 
 A watch of each kind makes the job of a changed object due; a few threads reconcile due jobs, never two the
 same job. The handler says when to reconcile again, so a lost event causes a delay and no wrong state. All

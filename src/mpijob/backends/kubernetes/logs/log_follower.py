@@ -62,7 +62,7 @@ class LogFollower:
         past = live_merge.merged(pod_logs.start_all([self._lines_so_far(position) for position in known]))
         yield from selected.history(past, self._query.tail)
         if over:
-            yield from selected.live([line for one in known for line in one.reader.flush()], None)
+            yield from selected.live([line for item in known for line in item.reader.flush()], None)
             return
         for position in known:
             self._follow(position)

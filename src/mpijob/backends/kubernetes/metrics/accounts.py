@@ -1,4 +1,4 @@
-"""The accounts of a cluster's jobs where nobody records: times and ends are known, what they held is not."""
+"""The accounts of a cluster's jobs without a recorder: times are known, the resources that they held are not."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from mpijob.model.status.accounts import Account, AccountQuery
 if TYPE_CHECKING:
     from mpijob.model import Page
 
-_MOST = 1000
+_MAX_JOBS = 1000
 
 
-class Lists(Protocol):
-    """Who lists jobs: the engine."""
+class ListsJobs(Protocol):
+    """An engine that lists jobs."""
 
     def list(self, scope: Scope) -> Page:
         """Return one page of states."""
 
 
-def find(engine: Lists, query: AccountQuery, now: float) -> tuple[Account, ...]:
-    """Return the accounts of the newest jobs that are there, as far as they are wanted."""
-    scope = Scope(namespace=query.namespace, names=query.names, phases=query.phases, limit=_MOST)
-    made = [build.account(state, now=now) for state in (engine.list(scope)).items]
-    wanted = [one for one in made if account_store.matches(one, query)]
+def find(engine: ListsJobs, query: AccountQuery, now: float) -> tuple[Account, ...]:
+    """Return the accounts of the newest jobs that still exist and match the query."""
+    scope = Scope(namespace=query.namespace, names=query.names, phases=query.phases, limit=_MAX_JOBS)
+    accounts = [build.account(state, now=now) for state in (engine.list(scope)).items]
+    wanted = [account for account in accounts if account_store.matches(account, query)]
     return tuple(sorted(wanted, key=account_store.sort_key, reverse=True)[: query.limit + 1])

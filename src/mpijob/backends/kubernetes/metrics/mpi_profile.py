@@ -1,7 +1,8 @@
-"""What the ranks in pods counted of their MPI calls, out of the logs into which it is printed.
+"""The ranks' counts of MPI calls, from the logs into which they are printed.
 
-A worker prints all of its ranks' files into its own log now and then; a rank that has ended also into the launcher's,
-which stays when the workers go. The newest of each file counts.
+A worker prints all of its ranks' files into its own log from time to time; a rank that ends prints its file
+also into the launcher's log, which is kept when the workers are deleted. The newest version of each file
+counts.
 """
 
 from __future__ import annotations
@@ -21,20 +22,22 @@ from mpijob.observation.logs import cri
 from mpijob.observation.metrics import mpi_profile_file
 
 _LANES = 8
-_LINES = 64  # of each rank in its worker's log: more than it takes to print all of them once
+# Of each rank in its worker's log: more than one print of all files takes.
+_LINES = 64
 _GONE = (400, 404)
 
 
 class Reading:
-    """The newest profile of each rank, as lines of pods come."""
+    """The newest profile of each rank, from lines as they are read."""
 
     def __init__(self, workers: dict[int, int]) -> None:
-        self._workers = workers  # by rank
+        # By rank.
+        self._workers = workers
         self._newest: dict[str, RankProfile] = {}
         self._lacks: dict[str, None] = {}
 
     def feed(self, assembler: Assembler, raw: bytes, worker: int | None) -> RankProfile | None:
-        """Take a stamped line of a pod's log; return the profile that it completes, where that is news."""
+        """Parse a timestamped line of a pod's log; return the profile that it completes, if it is a newer one."""
         stamp, _, text = raw.rstrip(b"\n").partition(b" ")
         found = assembler.feed(text)
         if isinstance(found, Lack):
@@ -44,8 +47,10 @@ class Reading:
         try:
             profile = mpi_profile_file.read(found.name, found.data, cri.nanoseconds(stamp) / 1e9)
         except mpi_profile_file.BadProfile:
-            return None  # not begun yet, or printed by somebody else
+            # Incomplete, or printed by another program.
+            return None
         known = self._newest.get(found.name)
+        # Lines of two logs may arrive in any order.
         if known is not None and (known.ended, known.seconds) > (profile.ended, profile.seconds):
             return None
         place = None if profile.spawned else self._workers.get(profile.rank, worker)
@@ -54,27 +59,30 @@ class Reading:
 
     @property
     def profiles(self) -> RankProfiles:
-        """All that is known."""
+        """All profiles so far."""
         ordered = sorted(
-            self._newest.values(), key=lambda one: (one.step or 0, one.again, one.spawned, one.rank)
+            self._newest.values(),
+            key=lambda profile: (profile.step or 0, profile.again, profile.spawned, profile.rank),
         )
         return RankProfiles(tuple(ordered), tuple(self._lacks))
 
 
-def read(api: Api, voices: Sequence[PodLogSource], state: JobState, slots: int) -> RankProfiles:
-    """Return what the pods of the newest attempt have printed."""
-    newest = max((voice.attempt for voice in voices), default=1)
-    mine = [voice for voice in voices if voice.attempt == newest]
+def read(api: Api, sources: Sequence[PodLogSource], state: JobState, slots: int) -> RankProfiles:
+    """Return the profiles that the pods of the newest attempt have printed."""
+    newest = max((source.attempt for source in sources), default=1)
+    current = [source for source in sources if source.attempt == newest]
     reading = Reading({rank.rank: rank.worker for rank in state.ranks})
     tail = str(20 + _LINES * max(1, slots))
-    workers = [voice for voice in mine if voice.role is Role.WORKER]
-    answers = concurrent.together({one.pod: partial(_tail, api, one, tail) for one in workers}, _LANES)
-    for voice in workers:
-        _feed(reading, answers[voice.pod].value or (), voice.worker)
+    workers = [source for source in current if source.role is Role.WORKER]
+    results = concurrent.together(
+        {worker.pod: partial(_tail, api, worker, tail) for worker in workers}, _LANES
+    )
+    for source in workers:
+        _feed(reading, results[source.pod].value or (), source.worker)
     if state.phase.final or len(reading.profiles.ranks) < state.world:
-        for voice in mine:
-            if voice.role is Role.LAUNCHER:
-                _feed(reading, _printed(api, voice), None)
+        for source in current:
+            if source.role is Role.LAUNCHER:
+                _feed(reading, _from_launcher(api, source), None)
     return reading.profiles
 
 
@@ -84,19 +92,20 @@ def _feed(reading: Reading, lines: Iterable[bytes], worker: int | None) -> None:
         reading.feed(assembler, raw, worker)
 
 
-def _tail(api: Api, voice: PodLogSource, lines: str) -> list[bytes]:
+def _tail(api: Api, source: PodLogSource, lines: str) -> list[bytes]:
     try:
-        text = api.raw(voice.path, container=voice.container, timestamps="true", tailLines=lines)
+        text = api.raw(source.path, container=source.container, timestamps="true", tailLines=lines)
     except ApiError as error:
         if error.status in _GONE or error.status >= 500:
-            return []  # gone, or its node does not answer: the launcher's log may have it
+            # Deleted, or its node is unreachable; the launcher's log may have the profile.
+            return []
         raise
     return [*_ours(text.splitlines())]
 
 
-def _printed(api: Api, voice: PodLogSource) -> Iterator[bytes]:
+def _from_launcher(api: Api, source: PodLogSource) -> Iterator[bytes]:
     try:
-        stream = api.lines(voice.path, container=voice.container, timestamps="true")
+        stream = api.lines(source.path, container=source.container, timestamps="true")
     except ApiError as error:
         if error.status in _GONE or error.status >= 500:
             return

@@ -1,4 +1,4 @@
-"""What the workers use, as the cluster's metrics API measured it last, and what its Prometheus knows beyond."""
+"""The resource usage of workers, from the cluster's metrics API and its Prometheus."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ POD_METRICS = Kind(METRICS_API, "PodMetrics", "pods")
 def samples(
     api: Api, found: Found, served: frozenset[str], prometheus: Prometheus | None = None
 ) -> tuple[Sample, ...]:
-    """Return one sample for each worker that is measured; none where the cluster measures nothing."""
+    """Return one sample for each measured worker; none if the cluster measures nothing."""
     if METRICS_API not in served and prometheus is None:
         return ()
     workers = workers_of(job_objects.pods(api, found.kind, found.job))
     names = [pod["metadata"]["name"] for pod in workers.values()]
-    more = {} if prometheus is None or not names else prometheus.used(found.ref.namespace, names)
+    by_pod = {} if prometheus is None or not names else prometheus.used(found.ref.namespace, names)
     attempt = job_objects.attempt_of(found.job)
     measured = []
     for index, pod in sorted(workers.items()):
         sample = _sample(api, pod, attempt) if METRICS_API in served else None
-        sample = _with(sample, more.get(pod["metadata"]["name"], {}), index, attempt)
+        sample = _with(sample, by_pod.get(pod["metadata"]["name"], {}), index, attempt)
         measured += [sample] if sample is not None else []
     return tuple(measured)
 
 
 def _with(sample: Sample | None, used: Mapping[str, float], worker: int, attempt: int) -> Sample | None:
-    """Return a sample with what Prometheus knows; CPU and memory are the metrics API's where it has them."""
+    """Return the sample with Prometheus' values; CPU and memory are those of the metrics API if it has them."""
     if not used:
         return sample
     given = {name: value for name, value in used.items() if name != "time"}
@@ -56,6 +56,7 @@ def _sample(api: Api, pod: derive_state.Document, attempt: int) -> Sample | None
     try:
         measured = api.find(POD_METRICS.path(metadata["namespace"], metadata["name"]))
     except ApiError as error:
+        # 503: metrics-server is down, and the APIService stays registered.
         if error.status in (403, 503):
             return None
         raise
@@ -65,8 +66,8 @@ def _sample(api: Api, pod: derive_state.Document, attempt: int) -> Sample | None
 
 
 def measured_sample(measured: derive_state.Document, worker: int, attempt: int) -> Sample:
-    """Return what the metrics API measured of a worker's pod."""
-    used = [one["usage"] for one in measured.get("containers") or ()]
-    cores = sum(quantity.parse(one.get("cpu", "0")) for one in used)
-    memory = sum(quantity.parse(one.get("memory", "0")) for one in used)
+    """Return the sample in a PodMetrics object."""
+    used = [container["usage"] for container in measured.get("containers") or ()]
+    cores = sum(quantity.parse(usage.get("cpu", "0")) for usage in used)
+    memory = sum(quantity.parse(usage.get("memory", "0")) for usage in used)
     return Sample(time_of(measured.get("timestamp", "")) or 0.0, worker, cores, int(memory), attempt)

@@ -1,7 +1,7 @@
-"""What pods use, as the cluster's own Prometheus has it: network, waits and GPUs, which the metrics API does not tell.
+"""Usage of pods that the metrics API does not have, from the cluster's Prometheus: network, I/O waits, GPUs.
 
-One question for all pods of a job. The names are those of the kubelet (`container_*`) and of NVIDIA's exporter
-(`DCGM_*`), whose pods may be called `exported_pod`. A Prometheus that is away, or has none of them, tells nothing.
+One query for all pods of a job. The metrics are those of the kubelet (`container_*`) and of NVIDIA's exporter
+(`DCGM_*`). A Prometheus that does not respond, or does not have them, adds nothing.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _log = logging.getLogger(__name__)
 
 
 class Prometheus:
-    """One server."""
+    """A Prometheus server."""
 
     def __init__(self, server: HttpService) -> None:
         self._server = server
 
     def used(self, namespace: str, pods: Iterable[str]) -> dict[str, dict[str, float]]:
-        """Return what each pod uses: quantities by the names that a sample has, and `time`."""
+        """Return the usage of each pod by the field names of a sample, and `time`; {} if it does not respond."""
         try:
             rows = self._server.post("/api/v1/query", {"query": query(namespace, pods)})["result"]
         except FAILURES as error:
@@ -48,21 +48,23 @@ class Prometheus:
 
 
 def of_settings(settings: Settings) -> Prometheus | None:
-    """Return the Prometheus of the settings, None where none is set."""
+    """Return the Prometheus of the settings, None if none is set."""
     found = configured_service(settings.prometheus, settings.prometheus_token_file)
     return None if found is None else Prometheus(found)
 
 
 def query(namespace: str, pods: Iterable[str]) -> str:
-    """Return one question for everything that some pods use."""
+    """Return one query for all values of the pods."""
     names = "|".join(re.escape(pod) for pod in pods).replace("\\", "\\\\")
     parts = []
     for what, text in _QUERIES.items():
         plain = text.replace("<of>", f'namespace="{namespace}",pod=~"{names}"')
-        asked = [plain]
+        variants = [plain]
+        # A ServiceMonitor without honorLabels renames the exporter's pod and namespace labels.
         if "DCGM" in text:
             other = text.replace("<of>", f'exported_namespace="{namespace}",exported_pod=~"{names}"')
             renamed = other.replace("by (pod)", "by (exported_pod)")
-            asked.append(f'label_replace({renamed}, "pod", "$1", "exported_pod", "(.*)")')
-        parts += [f'label_replace({one}, "what", "{what}", "", "")' for one in asked]
+            variants.append(f'label_replace({renamed}, "pod", "$1", "exported_pod", "(.*)")')
+        # `or` drops the name of the metric, so it becomes a label.
+        parts += [f'label_replace({variant}, "what", "{what}", "", "")' for variant in variants]
     return " or ".join(parts)

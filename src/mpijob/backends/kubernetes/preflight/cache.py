@@ -1,7 +1,7 @@
-"""What a client read of a cluster a moment ago, and uses for its next job, too: things that change seldom.
+"""Caches what a client read of a cluster for its next jobs: things that change rarely.
 
-Names, pods, and what is used of a quota are read for every job. A refusal is never founded on what is kept
-here: the client asks once more for the job that it is about to refuse, and is told everything anew.
+Names, pods and used quota are read for every job. No job is refused because of cached results: the client
+reads everything again before it refuses one.
 """
 
 from __future__ import annotations
@@ -29,32 +29,33 @@ LASTING = frozenset(
 
 
 class PreflightCache:
-    """Answers that are still young, by namespace and question; refusals are not among them."""
+    """Recent results by namespace and key; failed reads are not cached."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._kept: dict[tuple[str, str], tuple[float, ReadResult]] = {}
 
-    def recall(self, namespace: str, questions: Iterable[str]) -> ReadResults:
-        """Return the answers to those of the questions that were answered a moment ago."""
+    def recall(self, namespace: str, keys: Iterable[str]) -> ReadResults:
+        """Return the cached results among these keys."""
         now, found = self._clock(), ReadResults()
-        for question in LASTING.intersection(questions):
-            when, answer = self._kept.get((namespace, question), (float("-inf"), None))
-            if answer is not None and now - when < KEPT_SECONDS:
-                found[question] = answer
+        for key in LASTING.intersection(keys):
+            when, result = self._kept.get((namespace, key), (float("-inf"), None))
+            if result is not None and now - when < KEPT_SECONDS:
+                found[key] = result
         return found
 
-    def keep(self, namespace: str, answers: Mapping[str, ReadResult], *, since: float) -> None:
-        """Keep what was answered to questions asked then."""
-        for question in LASTING.intersection(answers):
-            if answers[question].error is None:
-                self._kept[namespace, question] = since, answers[question]
+    def keep(self, namespace: str, results: Mapping[str, ReadResult], *, since: float) -> None:
+        """Cache results; `since` is when they were requested."""
+        for key in LASTING.intersection(results):
+            if results[key].error is None:
+                # The time of the request: the result may be as old as that.
+                self._kept[namespace, key] = since, results[key]
 
     def forget(self, namespace: str) -> None:
-        """Forget what was answered about a namespace."""
-        for question in LASTING:
-            self._kept.pop((namespace, question), None)
+        """Drop the results of a namespace."""
+        for key in LASTING:
+            self._kept.pop((namespace, key), None)
 
     def now(self) -> float:
-        """Return the time as it is counted here."""
+        """Return the time of the cache's clock."""
         return self._clock()

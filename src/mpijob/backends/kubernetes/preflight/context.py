@@ -1,4 +1,4 @@
-"""What the planner must know of a cluster, found out once for each call."""
+"""What the planner must know of a cluster; read once for each call."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mpijob.model import MPIJob
 
 
 class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster around one job: which APIs are served, who pods run as, which names are taken.
+    """The cluster around a job: served APIs, the user of pods, names in use.
 
-    `user` is the user ID for pods where the cluster chooses none itself, `owner` who submits, as the API server
-    names them. `names` holds the names of the engine's objects that a job of this name has or had, `last_run`
-    the number of the last job that had it.
+    `user` is the user ID for pods if the cluster does not choose one (OpenShift does), `owner` the submitting
+    user as the API server names them. `names` are the engine's objects that a job of this name has or had,
+    `last_run` is the number of the last one.
     """
 
     served: frozenset[str]
@@ -38,7 +38,7 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     service_image: str = ""
 
     def workload_priority(self, job: MPIJob) -> str:
-        """Return Kueue's class for the job's priority: the one of that name, else the one of that value."""
+        """Return Kueue's class for the job's priority: the one with that name, else with that value."""
         if not job.queue:
             return ""
         if str(job.priority) in self.workload_priorities:

@@ -1,4 +1,4 @@
-"""Whether a job's image can be pulled: its registry's answer, and the machines that have the image already."""
+"""Whether a job's image can be pulled: the registry's answer, and the nodes that have the image already."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ if TYPE_CHECKING:
     from mpijob.model import MPIJob
 
 
-def begin(asker: ImageLookup | None, api: Api, job: MPIJob) -> WaitForResult:
-    """Begin to ask the registry; what is returned waits for its answer."""
-    if asker is None:
+def start(lookup: ImageLookup | None, api: Api, job: MPIJob) -> WaitForResult:
+    """Start asking the registry; return a function that waits for the result."""
+    if lookup is None:
         return lambda: None
 
     def secret(name: str) -> Mapping[str, Any] | None:
         try:
             return api.find(resources.SECRET.path(job.namespace, name))
         except ApiError:
-            return None  # whoever may not read it asks the registry without
+            # A user who may not read the Secret asks the registry anonymously.
+            return None
 
-    return asker.start(job, secret)
+    return lookup.start(job, secret)
 
 
-def end(waiting: WaitForResult, nodes: Iterable[Document]) -> ImageAnswer | None:
-    """Return the answer; of an image that is missing also whether a machine has it from before."""
+def finish(waiting: WaitForResult, nodes: Iterable[Document]) -> ImageAnswer | None:
+    """Return the registry's answer; of a missing image also whether a node has it."""
     answer = waiting()
     if answer is None or answer.asked is not Asked.MISSING:
         return answer
     from mpijob.model.spec.image import Reference
 
-    wanted = {answer.image, str(Reference.parse(answer.image))}
-    images = (one for node in nodes for one in (node.get("status") or {}).get("images") or ())
-    held = any(not wanted.isdisjoint(one.get("names") or ()) for one in images)
+    # A node that has the image does not pull it, unless the pull policy is Always.
+    names = {answer.image, str(Reference.parse(answer.image))}
+    images = (image for node in nodes for image in (node.get("status") or {}).get("images") or ())
+    held = any(not names.isdisjoint(image.get("names") or ()) for image in images)
     return msgspec.structs.replace(answer, held=held)

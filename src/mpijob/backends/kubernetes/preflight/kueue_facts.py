@@ -1,8 +1,8 @@
-"""Kueue's queues as values: does the job's queue exist, is it open, what could it give, what is free in it.
+"""Kueue's queues: whether the job's queue exists and is open, its quota, and what is free of it.
 
-The quota is in the ClusterQueue, which many users may not read; then `shares` stays None and only the
-LocalQueue's own counts are told. Cohorts with quotas of their own are not counted: a share is never less
-than what is said here.
+The quota is in the ClusterQueue, which many users may not read; then `shares` is None, and only the
+LocalQueue's counts are known. Cohorts with quotas of their own are not counted, so the real share may be
+larger.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from mpijob.formats.sizing import resource_requests
 from mpijob.model import MPIJob
 from mpijob.model.platform.cluster import QueueFacts, Share
 
-BY_DEFAULT = "default"  # Kueue puts jobs without a queue into the LocalQueue of this name, if there is one
+# Kueue puts jobs without a queue into the LocalQueue of this name, if it exists (LocalQueueDefaulting).
+DEFAULT_QUEUE = "default"
 
 
 def of(job: MPIJob, local: Sequence[Document], cluster: Sequence[Document] | None) -> QueueFacts | None:
-    """Return the queue that the job goes to, or None when it goes to none; `cluster` is None when unreadable."""
-    known = {one["metadata"]["name"]: one for one in local}
-    name = job.queue or (BY_DEFAULT if BY_DEFAULT in known else "")
+    """Return the job's queue, None if it goes to none; `cluster` is None if ClusterQueues cannot be read."""
+    known = {queue["metadata"]["name"]: queue for queue in local}
+    name = job.queue or (DEFAULT_QUEUE if DEFAULT_QUEUE in known else "")
     if not name:
         return None
     if name not in known:
@@ -44,33 +45,34 @@ def of(job: MPIJob, local: Sequence[Document], cluster: Sequence[Document] | Non
 
 
 def active(queue: Document) -> tuple[bool, str]:
-    """Return whether a queue admits jobs, and if not, why."""
+    """Return whether a queue admits jobs, and the reason if not."""
     if (queue.get("spec") or {}).get("stopPolicy") in ("Hold", "HoldAndDrain"):
         return False, "it is stopped"
-    for one in (queue.get("status") or {}).get("conditions") or ():
-        if one.get("type") == "Active" and one.get("status") == "False":
-            return False, str(one.get("message") or one.get("reason") or "")
+    for condition in (queue.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Active" and condition.get("status") == "False":
+            return False, str(condition.get("message") or condition.get("reason") or "")
     return True, ""
 
 
 def shares(name: str, cluster: Sequence[Document] | None) -> tuple[Share, ...] | None:
-    """Return what a ClusterQueue could give at most and what is free of it; None where it cannot be read."""
-    mine = next((one for one in cluster or () if one["metadata"]["name"] == name), None)
+    """Return the most that a ClusterQueue could give of each resource, and what is free; None if unreadable."""
+    mine = next((queue for queue in cluster or () if queue["metadata"]["name"] == name), None)
     if mine is None or cluster is None:
         return None
     group = cohort(mine)
-    others = [one for one in cluster if one is not mine and group and cohort(one) == group]
+    others = [queue for queue in cluster if queue is not mine and group and cohort(queue) == group]
     return tuple(_share(key, limits, mine, others, bool(group)) for key, limits in quotas(mine))
 
 
 def cohort(queue: Document) -> str:
-    """Return the group of queues that lend to each other to which this one belongs, "" for none."""
+    """Return the cohort of a ClusterQueue, "" for none."""
     spec = queue.get("spec") or {}
+    # v1beta1 calls the field `cohort`.
     return str(spec.get("cohortName") or spec.get("cohort") or "")
 
 
 def quotas(queue: Document) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
-    """Yield what a ClusterQueue may give: flavor and resource, and its limits."""
+    """Yield flavor and resource of a ClusterQueue with their limits."""
     for group in (queue.get("spec") or {}).get("resourceGroups") or ():
         for flavor in group.get("flavors") or ():
             for resource in flavor.get("resources") or ():
@@ -78,7 +80,7 @@ def quotas(queue: Document) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]
 
 
 def reserved(queue: Document, key: tuple[str, str]) -> float:
-    """Return how much of a resource of a flavor is taken."""
+    """Return how much of a resource of a flavor is reserved."""
     flavors = (queue.get("status") or {}).get("flavorsReservation") or ()
     return sum(
         resource_requests.number(resource.get("total", 0))
@@ -104,7 +106,8 @@ def _share(
         own, used = resource_requests.number(theirs.get("nominalQuota", 0)), reserved(other, key)
         lendable = min(own, _or(theirs, "lendingLimit", math.inf))
         lent += lendable
-        idle += min(lendable, own - used)  # negative for one that borrows itself
+        # Negative for a queue that borrows.
+        idle += min(lendable, own - used)
     most = min(ceiling, nominal + lent)
     free = min(ceiling - held, nominal - held + idle)
     return Share(flavor=key[0], resource=key[1], most=most, free=max(0.0, min(free, most)))

@@ -1,4 +1,4 @@
-"""What in a namespace stands in a job's way, or changes its pods: policies, security level, mesh, claims, classes."""
+"""What in a namespace prevents a job, or changes its pods: policies, security level, mesh, claims, classes."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ _LEVEL_LABEL = "pod-security.kubernetes.io/enforce"
 
 
 def labels(namespace: Document | None) -> Mapping[str, str] | None:
-    """Return a namespace's labels; None where it could not be read."""
+    """Return a namespace's labels; None if it could not be read."""
     return None if namespace is None else (namespace["metadata"].get("labels") or {})
 
 
 def security_level(namespace: Document | None) -> str:
-    """Return the Pod Security level that the namespace enforces, "" for none (or where nobody knows)."""
+    """Return the enforced Pod Security level; "" for none, or if unknown."""
     return (labels(namespace) or {}).get(_LEVEL_LABEL, "")
 
 
 def in_mesh(namespace: Document | None) -> bool:
-    """Return whether Istio would put itself beside pods of this namespace."""
-    said = labels(namespace) or {}
+    """Return whether Istio injects sidecars into pods of this namespace."""
+    found = labels(namespace) or {}
     return (
-        said.get("istio-injection") == "enabled"
-        or bool(said.get("istio.io/rev"))
-        or said.get("istio.io/dataplane-mode") == "ambient"
+        found.get("istio-injection") == "enabled"
+        or bool(found.get("istio.io/rev"))
+        or found.get("istio.io/dataplane-mode") == "ambient"
     )
 
 
 def claim_names(job: MPIJob) -> tuple[str, ...]:
-    """Return the volume claims that a job names, each once."""
-    return tuple(dict.fromkeys(one.source for one in job.volumes if one.kind is VolumeKind.CLAIM))
+    """Return the volume claims of a job, each once."""
+    return tuple(dict.fromkeys(volume.source for volume in job.volumes if volume.kind is VolumeKind.CLAIM))
 
 
-def claims(answers: Mapping[str, ReadResult]) -> tuple[Claim, ...]:
-    """Return the claims that were asked for; those that could not be read are left out."""
-    return tuple(_claim(name, answer.value) for name, answer in answers.items() if not answer.refused)
+def claims(results: Mapping[str, ReadResult]) -> tuple[Claim, ...]:
+    """Return the claims that could be read."""
+    return tuple(_claim(name, result.value) for name, result in results.items() if not result.refused)
 
 
 def _claim(name: str, document: Document | None) -> Claim:
@@ -55,12 +55,12 @@ def _claim(name: str, document: Document | None) -> Claim:
 
 
 def wants_priority(job: MPIJob) -> bool:
-    """Return whether the job's priority is one that a cluster must have a class for."""
+    """Return whether the job's priority needs a class in the cluster."""
     return job.priority not in (0, "normal", "")
 
 
 def priority_classes(names: Iterable[str]) -> dict[str, str]:
-    """Return which class each of our words has on this cluster: `high` may be called `high-priority` there."""
+    """Return the cluster's class for each of our priority names: `high` may be `high-priority` there."""
     there = set(names)
     found = {}
     for word in PRIORITIES:
@@ -71,15 +71,13 @@ def priority_classes(names: Iterable[str]) -> dict[str, str]:
 
 
 def wants_nfs(job: MPIJob) -> bool:
-    """Return whether the job mounts an NFS server's directory."""
-    return any(one.kind is VolumeKind.NFS for one in job.volumes)
+    return any(volume.kind is VolumeKind.NFS for volume in job.volumes)
 
 
 def wants_rdma(job: MPIJob) -> bool:
-    """Return whether the workers ask for an RDMA device."""
+    """Return whether the workers request an RDMA device."""
     return any(name.startswith(FABRIC_DEVICES) for part in job.parts for name in part.job.resources.others)
 
 
 def names(documents: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the names of objects, in order."""
-    return tuple(sorted(one["metadata"]["name"] for one in documents))
+    return tuple(sorted(document["metadata"]["name"] for document in documents))

@@ -17,9 +17,11 @@ from mpijob.model.spec import quantity
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api
 
-MOST_PODS = 3000  # a list longer than this costs more than it tells
+# A longer list costs more time than the number of free cores is worth.
+MOST_PODS = 3000
 _NO_LIMIT = float(1 << 60)
 _NOT_TOLD = (401, 403)
+# Nodes of test clusters count GPUs that no container can see.
 _FAKE = ("kwok.x-k8s.io/node", "mpijob.dev/no-devices")
 
 
@@ -50,6 +52,7 @@ def of_queue(queue: QueueFacts, job: MPIJob) -> tuple[Amounts, Amounts] | None:
     if not queue.shares:
         return None
     scarce = job.gpu_kind if job.most_gpus else "cpu"
+    # The flavor with most of the scarce resource: Kueue assigns one flavor to all resources of a group.
     best = max(queue.shares, key=lambda share: (share.resource == scarce, share.free, share.most))
     mine = [share for share in queue.shares if share.flavor == best.flavor]
     rest = [share for share in queue.shares if share.resource not in {one.resource for one in mine}]

@@ -1,4 +1,4 @@
-"""What the user may do in a namespace: one rules review, and access reviews only where it is incomplete."""
+"""The user's permissions in a namespace, from one rules review, and access reviews only where it is incomplete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Right(NamedTuple):
-    """One verb on one kind of object."""
+    """A verb on a kind of object."""
 
     verb: str
     resource: str
@@ -44,21 +44,21 @@ CREATE_FILES, CREATE_SECRETS = Right("create", "configmaps"), Right("create", "s
 
 
 class Rights:
-    """The answers to "may I", as far as the server told them."""
+    """The user's permissions, as far as the server reported them."""
 
     def __init__(self, allowed: Mapping[Right, bool]) -> None:
         self._allowed = allowed
 
     def may(self, right: Right) -> bool:
-        """Return whether the right is there; what nobody was asked about is left to the server."""
+        """Return whether the user has the permission; True for one that was not checked, which the server decides."""
         return self._allowed.get(right, True)
 
     def lacking(self, rights: Iterable[Right]) -> tuple[str, ...]:
-        """Return those that are missing, as sentences name them."""
+        """Return the missing permissions as texts for messages."""
         return tuple(str(right) for right in rights if not self.may(right))
 
     def verbs(self, engine: Engine) -> frozenset[str]:
-        """Return the job's verbs (`create`, `logs` …) that the user has with an engine."""
+        """Return the job verbs (`create`, `logs` …) that the user has with an engine."""
         plural, group = _KIND[engine]
         found = {word for word, verb in _ON_THE_JOB.items() if self.may(Right(verb, plural, group))}
         if not self.lacking(TO_CREATE[engine]):
@@ -67,27 +67,28 @@ class Rights:
         return frozenset(found)
 
 
-def beside(job: MPIJob) -> tuple[Right, ...]:
-    """Return what a job needs beside its own kind: files that go along, secrets from this machine."""
+def additional(job: MPIJob) -> tuple[Right, ...]:
+    """Return the permissions that a job needs besides those on its kind."""
     needed = [CREATE_FILES] if job.code.path or job.code.files else []
-    if any(one.source.startswith(("env:", "file:")) for one in job.secrets):
+    if any(secret.source.startswith(("env:", "file:")) for secret in job.secrets):
         needed.append(CREATE_SECRETS)
     return tuple(needed)
 
 
 def review(api: Api, namespace: str) -> Rights:
-    """Return the user's rights in a namespace."""
+    """Return the user's permissions in a namespace."""
     body = {"apiVersion": resources.RULES_REVIEW.api, "kind": resources.RULES_REVIEW.name}
     status = api.create(resources.RULES_REVIEW.path(), body | {"spec": {"namespace": namespace}})["status"]
     rules = status.get("resourceRules") or ()
-    allowed = {right: any(_covers(rule, right) for rule in rules) for right in everything()}
+    allowed = {right: any(_covers(rule, right) for rule in rules) for right in all_rights()}
+    # Webhook authorizers cannot list their rules, so what is missing may be allowed.
     if status.get("incomplete") and not all(allowed.values()):
-        allowed |= _asked_one_by_one(api, namespace, [right for right, ok in allowed.items() if not ok])
+        allowed |= _check_each(api, namespace, [right for right, ok in allowed.items() if not ok])
     return Rights(allowed)
 
 
-def everything() -> tuple[Right, ...]:
-    """Return every right that a job may need."""
+def all_rights() -> tuple[Right, ...]:
+    """Return every permission that a job may need."""
     on_jobs = [
         Right(verb, plural, group) for plural, group in _KIND.values() for verb in _ON_THE_JOB.values()
     ]
@@ -96,7 +97,8 @@ def everything() -> tuple[Right, ...]:
 
 
 def _covers(rule: Mapping[str, Any], right: Right) -> bool:
-    if rule.get("resourceNames"):  # good for some objects only
+    # The rule is valid for some objects only.
+    if rule.get("resourceNames"):
         return False
     name = f"{right.resource}/{right.sub}" if right.sub else right.resource
     names = {"*", name, *([f"*/{right.sub}"] if right.sub else ())}
@@ -107,13 +109,13 @@ def _covers(rule: Mapping[str, Any], right: Right) -> bool:
     )
 
 
-def _asked_one_by_one(api: Api, namespace: str, rights: Iterable[Right]) -> dict[Right, bool]:
-    """An authorizer that cannot list its rules (a webhook) still answers single questions."""
-    asked = {str(right): right for right in rights}
-    answers = concurrent.together(
-        {name: lambda right=right: _access(api, namespace, right) for name, right in asked.items()}  # type: ignore[misc]  # the default binds each right
+def _check_each(api: Api, namespace: str, rights: Iterable[Right]) -> dict[Right, bool]:
+    # Access reviews work with every authorizer.
+    names = {str(right): right for right in rights}
+    results = concurrent.together(
+        {name: lambda right=right: _access(api, namespace, right) for name, right in names.items()}  # type: ignore[misc]  # the default binds each right
     )
-    return {right: bool(answers[name].value) for name, right in asked.items()}
+    return {right: bool(results[name].value) for name, right in names.items()}
 
 
 def _access(api: Api, namespace: str, right: Right) -> bool:
@@ -125,5 +127,5 @@ def _access(api: Api, namespace: str, right: Right) -> bool:
         "subresource": right.sub,
     }
     body = {"apiVersion": resources.ACCESS_REVIEW.api, "kind": resources.ACCESS_REVIEW.name}
-    made = api.create(resources.ACCESS_REVIEW.path(), body | {"spec": {"resourceAttributes": attributes}})
-    return bool(made["status"].get("allowed"))
+    created = api.create(resources.ACCESS_REVIEW.path(), body | {"spec": {"resourceAttributes": attributes}})
+    return bool(created["status"].get("allowed"))

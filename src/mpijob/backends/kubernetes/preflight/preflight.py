@@ -1,8 +1,8 @@
-"""Everything that must be known before a job is sent to a cluster, read side by side.
+"""Reads everything that must be known before a job is sent to a cluster, concurrently.
 
-One round of reads answers nearly all; a second one is made only for what the first one shows to matter.
-Every read may be refused: what is missing is named, the rest still judged. The judgement itself, and every
-sentence about it, is in `admission`; what the planner needs beside it are the `ClusterContext`.
+A first round of reads covers nearly everything; the second reads only what the first shows to matter. Every
+read may be refused: what is missing is named, and the rest is still checked. `admission` decides and has the
+messages; `ClusterContext` is what the planner needs besides.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ if TYPE_CHECKING:
 
 PLAIN_USER = well_known.PLAIN_USER
 _OVER = ("Complete", "Failed", "Succeeded")
-_GANGS = {"Coscheduling": Gang.COSCHEDULING, "Volcano": Gang.VOLCANO}  # Kueue needs a queue, and no more
+# Kueue starts the pods of a job together by itself.
+_GANGS = {"Coscheduling": Gang.COSCHEDULING, "Volcano": Gang.VOLCANO}
 
 
 class PreflightResult(NamedTuple):
-    """What admission judges over, and what the planner needs."""
+    """The facts for admission, and the context for the planner."""
 
     facts: Facts
     around: ClusterContext
@@ -60,26 +61,27 @@ def gather(
     settings: Settings,
     *,
     place: str = "this cluster",
-    lately: PreflightCache | None = None,
-    asker: ImageLookup | None = None,
+    cache: PreflightCache | None = None,
+    lookup: ImageLookup | None = None,
 ) -> PreflightResult:
-    """Return what the user of `api` is to know of a cluster for one job; `served` are its API versions.
+    """Return the facts about a cluster for one job of the user of `api`; `served` are its API versions.
 
-    With `lately`, what changes seldom may be a few seconds old; `Facts.recalled` tells whether any of it is.
+    With `cache`, facts that change rarely may be a few seconds old; `Facts.recalled` is whether any of them are.
     """
-    lately = PreflightCache() if lately is None else lately
-    image = image_pull.begin(asker, api, job)
-    seen, recalled = _asked(api, job, queries.first_round(api, job, served), lately)
-    more, recalled_too = _asked(api, job, queries.second_round(api, job, seen, served), lately)
-    seen.update(more)
-    lack = _engines_lack(seen["rights"].value, served)
-    usable, engine = _usable(job, served, lack)
-    namespace = _namespace(job, seen)
+    cache = PreflightCache() if cache is None else cache
+    # The registry is the slowest: it is asked while the cluster is read.
+    image = image_pull.start(lookup, api, job)
+    reads, recalled = _read(api, job, queries.first_round(api, job, served), cache)
+    second_reads, recalled_too = _read(api, job, queries.second_round(api, job, reads, served), cache)
+    reads.update(second_reads)
+    engines_lack = _engines_lack(reads["rights"].value, served)
+    usable, engine = _usable(job, served, engines_lack)
+    namespace = _namespace(job, reads)
     asks, lines, cores = quota.counted(
-        job, _counted_as(engine), seen["quotas"].items, namespace.bounds, _class_name(job)
+        job, _counted_as(engine), reads["quotas"].items, namespace.bounds, _class_name(job)
     )
-    queue = _queue(job, seen, served)
-    space, measured = _room(job, asks, seen, served)
+    queue = _queue(job, reads, served)
+    space, measured = _capacity(job, asks, reads, served)
     amounts = _amounts(job, queue, measured)
     facts = Facts(
         place=place,
@@ -89,53 +91,53 @@ def gather(
         waits_for_quota=queue is not None and queue.found,
         quota=quota.quota(lines, job, request_url=settings.quota_request_url),
         max_workers=settings.max_workers,
-        may=_may(seen["rights"].value, engine),
-        taken_names=_unfinished(job, seen),
+        may=_may(reads["rights"].value, engine),
+        taken_names=_unfinished(job, reads),
         waiting_jobs=queue.waiting if queue else 0,
         recalled=recalled or recalled_too,
         cluster=msgspec.structs.replace(
             namespace,
-            lacks=_lacks(job, seen["rights"].value, engine),
-            engines_lack=lack,
+            lacks=_lacks(job, reads["rights"].value, engine),
+            engines_lack=engines_lack,
             asks=asks,
             ceilings=tuple(line for line in lines if not quota.is_whole(line, job)),
             queue=queue,
             room=space,
-            image=image_pull.end(image, seen["nodes"].items),
+            image=image_pull.finish(image, reads["nodes"].items),
         ),
     )
-    around = _surroundings(job, seen, usable, cores, facts)
+    around = _context(job, reads, usable, cores, facts)
     return PreflightResult(facts, msgspec.structs.replace(around, service_image=settings.service_image))
 
 
-def _namespace(job: MPIJob, seen: ReadResults) -> ClusterFacts:
-    """Return what is around a job in its namespace, whatever its engine, its queue and its size are."""
+def _namespace(job: MPIJob, reads: ReadResults) -> ClusterFacts:
+    """Return the facts about the namespace, which do not depend on engine, queue and size."""
     return ClusterFacts(
         namespace=job.namespace,
-        found=seen["namespace"].error is None or seen["namespace"].error.status != 404,
-        bounds=quota.bounds(seen["ranges"].items),
-        blocked=() if _isolates(job, seen) else _blocked(job, seen),
+        found=reads["namespace"].error is None or reads["namespace"].error.status != 404,
+        bounds=quota.bounds(reads["ranges"].items),
+        blocked=() if _isolates(job, reads) else _blocked(job, reads),
         claims=namespace_policies.claims(
-            {name: seen[f"claim {name}"] for name in namespace_policies.claim_names(job)}
+            {name: reads[f"claim {name}"] for name in namespace_policies.claim_names(job)}
         ),
-        priority_classes=_class_names(seen),
-        pod_security=namespace_policies.security_level(seen["namespace"].value),
-        inline_nfs=namespace_policies.wants_nfs(job) and not _nfs_driver(seen),
-        mesh=namespace_policies.in_mesh(seen["namespace"].value),
-        unread=(*concurrent.unread(seen, queries.meanings(job)), *_too_many(seen)),
+        priority_classes=_class_names(reads),
+        pod_security=namespace_policies.security_level(reads["namespace"].value),
+        inline_nfs=namespace_policies.wants_nfs(job) and not _nfs_driver(reads),
+        mesh=namespace_policies.in_mesh(reads["namespace"].value),
+        unread=(*concurrent.unread(reads, queries.meanings(job)), *_too_many(reads)),
     )
 
 
-def _asked(api: Api, job: MPIJob, calls: Calls, lately: PreflightCache) -> tuple[ReadResults, bool]:
-    """Return the answers to questions, and whether some of them were given before."""
-    since, known = lately.now(), lately.recall(job.namespace, calls)
-    told = concurrent.together({key: call for key, call in calls.items() if key not in known}, api.lanes())
-    lately.keep(job.namespace, told, since=since)
-    return ReadResults({key: known[key] if key in known else told[key] for key in calls}), bool(known)
+def _read(api: Api, job: MPIJob, calls: Calls, cache: PreflightCache) -> tuple[ReadResults, bool]:
+    """Return the results of the reads, and whether some are from the cache."""
+    since, known = cache.now(), cache.recall(job.namespace, calls)
+    results = concurrent.together({key: call for key, call in calls.items() if key not in known}, api.lanes())
+    cache.keep(job.namespace, results, since=since)
+    return ReadResults({key: known[key] if key in known else results[key] for key in calls}), bool(known)
 
 
 def _engine(job: MPIJob, served: frozenset[str]) -> Engine | None:
-    """Return the engine that the planner will choose; what it cannot choose it refuses itself."""
+    """Return the engine that the planner will choose; None if the planner will refuse the job."""
     try:
         return engine_selection.choose(job, served).engine
     except MpiJobError:
@@ -143,10 +145,10 @@ def _engine(job: MPIJob, served: frozenset[str]) -> Engine | None:
 
 
 def _usable(
-    job: MPIJob, served: frozenset[str], lack: Mapping[str, tuple[str, ...]]
+    job: MPIJob, served: frozenset[str], engines_lack: Mapping[str, tuple[str, ...]]
 ) -> tuple[frozenset[str], Engine | None]:
-    """Return what is served, less an engine that the user may not use while another may run the job."""
-    refused = {ENGINES[Engine(name)].api for name, missing in lack.items() if missing}
+    """Return the served APIs without an engine that the user may not use, if another one can run the job."""
+    refused = {ENGINES[Engine(name)].api for name, missing in engines_lack.items() if missing}
     engine = _engine(job, served - refused)
     return (served - refused, engine) if engine else (served, _engine(job, served))
 
@@ -159,36 +161,36 @@ def _class_name(job: MPIJob) -> str:
     return job.priority if isinstance(job.priority, str) and namespace_policies.wants_priority(job) else ""
 
 
-def _queue(job: MPIJob, seen: ReadResults, served: frozenset[str]) -> QueueFacts | None:
-    volcano = seen["volcano"]
+def _queue(job: MPIJob, reads: ReadResults, served: frozenset[str]) -> QueueFacts | None:
+    volcano = reads["volcano"]
     if volcano.value is not None:
         return QueueFacts(name=job.queue, behind="Volcano")
-    if not queries.kueue_version(served) or seen["queues"].refused:
+    if not queries.kueue_version(served) or reads["queues"].refused:
         return None
-    cluster = seen["cluster_queues"]
+    cluster = reads["cluster_queues"]
     known = cluster.items if cluster.value is not None else None
-    return kueue_facts.of(job, seen["queues"].items, known)
+    return kueue_facts.of(job, reads["queues"].items, known)
 
 
-def _room(
-    job: MPIJob, asks: tuple[Ask, ...], seen: ReadResults, served: frozenset[str]
+def _capacity(
+    job: MPIJob, asks: tuple[Ask, ...], reads: ReadResults, served: frozenset[str]
 ) -> tuple[NodeCapacity | None, node_capacity.Measured | None]:
-    if seen["nodes"].value is None:
+    if reads["nodes"].value is None:
         return None, None
-    nodes = seen["nodes"].items
-    return node_capacity.of(nodes, _all_pods(seen), job, asks, grows=node_fit.grows(nodes, served))
+    nodes = reads["nodes"].items
+    return node_capacity.of(nodes, _all_pods(reads), job, asks, grows=node_fit.grows(nodes, served))
 
 
-def _all_pods(seen: ReadResults) -> list[Document] | None:
-    """Return the pods of all namespaces; None where they cannot be read or are too many to be counted."""
-    listed = seen["pods"].value
+def _all_pods(reads: ReadResults) -> list[Document] | None:
+    """Return the pods of all namespaces; None if they cannot be read or are too many to count."""
+    listed = reads["pods"].value
     if listed is None or (listed.get("metadata") or {}).get("continue"):
         return None
     return list(listed.get("items") or ())
 
 
-def _too_many(seen: ReadResults) -> tuple[Unread, ...]:
-    if seen["pods"].value is None or _all_pods(seen) is not None:
+def _too_many(reads: ReadResults) -> tuple[Unread, ...]:
+    if reads["pods"].value is None or _all_pods(reads) is not None:
         return ()
     what, unknown = queries.MEANINGS["pods"]
     return (Unread(what=what, why=f"more than {node_capacity.MOST_PODS}", unknown=unknown),)
@@ -212,7 +214,7 @@ def _may(found: Rights | None, engine: Engine | None) -> frozenset[str]:
 def _lacks(job: MPIJob, found: Rights | None, engine: Engine | None) -> tuple[str, ...]:
     if found is None or engine is None:
         return ()
-    return found.lacking((*permissions.TO_CREATE[engine], *permissions.beside(job)))
+    return found.lacking((*permissions.TO_CREATE[engine], *permissions.additional(job)))
 
 
 def _engines_lack(found: Rights | None, served: frozenset[str]) -> dict[str, tuple[str, ...]]:
@@ -220,83 +222,88 @@ def _engines_lack(found: Rights | None, served: frozenset[str]) -> dict[str, tup
     return {engine.value: found.lacking(permissions.TO_CREATE[engine]) if found else () for engine in there}
 
 
-def _mine(seen: ReadResults) -> list[Document]:
-    """Return every engine's object that a job of this name has or had."""
-    listed = [one for kind in ENGINES.values() for one in seen[f"{kind.plural} named"].items]
-    plain = (seen[f"{kind.plural} plain"].value for kind in ENGINES.values())
-    return [*listed, *(one for one in plain if one is not None)]
+def _objects_of_name(reads: ReadResults) -> list[Document]:
+    """Return the engine objects that a job of this name has or had."""
+    listed = [item for kind in ENGINES.values() for item in reads[f"{kind.plural} named"].items]
+    plain = (reads[f"{kind.plural} plain"].value for kind in ENGINES.values())
+    return [*listed, *(item for item in plain if item is not None)]
 
 
-def _unfinished(job: MPIJob, seen: ReadResults) -> frozenset[str]:
-    alive = [one for one in _mine(seen) if not _is_over(one)]
+def _unfinished(job: MPIJob, reads: ReadResults) -> frozenset[str]:
+    alive = [item for item in _objects_of_name(reads) if not _is_over(item)]
     return frozenset({job.name} if alive else ())
 
 
 def _is_over(document: Document) -> bool:
-    """Whether a job has ended, was ended, or is being deleted: its name may then be used again."""
+    """Return whether a job has ended, was cancelled, or is being deleted: its name can be used again then."""
     metadata = document["metadata"]
     if metadata.get("deletionTimestamp") or CANCELLED_ANNOTATION in (metadata.get("annotations") or {}):
         return True
     conditions = (document.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") in _OVER and one.get("status") == "True" for one in conditions)
+    return any(
+        condition.get("type") in _OVER and condition.get("status") == "True" for condition in conditions
+    )
 
 
-def _isolates(job: MPIJob, seen: ReadResults) -> bool:
-    """Whether the job brings a network policy: one opens all that it needs, whatever others close."""
-    found: Rights | None = seen["rights"].value
+def _isolates(job: MPIJob, reads: ReadResults) -> bool:
+    # NetworkPolicies add up: the job's own opens what it needs, whatever others close.
+    found: Rights | None = reads["rights"].value
     return job.network.isolated and found is not None and not found.lacking(permissions.NETWORK)
 
 
-def _blocked(job: MPIJob, seen: ReadResults) -> tuple[Any, ...]:
-    around = namespace_policies.labels(seen["namespace"].value)
-    return network_policy_check.blocked(seen["policies"].items, job, namespace_labels=around)
+def _blocked(job: MPIJob, reads: ReadResults) -> tuple[Any, ...]:
+    around = namespace_policies.labels(reads["namespace"].value)
+    return network_policy_check.blocked(reads["policies"].items, job, namespace_labels=around)
 
 
-def _class_names(seen: ReadResults) -> tuple[str, ...] | None:
-    answer = seen["classes"]
+def _class_names(reads: ReadResults) -> tuple[str, ...] | None:
+    answer = reads["classes"]
     return namespace_policies.names(answer.items) if answer.value is not None else None
 
 
-def _gang(seen: ReadResults) -> Gang:
-    """Return who starts workers together by the namespace's limits, as far as this user may read them."""
-    limits = seen["limits"].value
-    told = ((limits or {}).get("spec") or {}).get("gang") or {}
-    return _GANGS.get(str(told.get("kind", "")), Gang.NONE)
+def _gang(reads: ReadResults) -> Gang:
+    """Return the gang scheduler of the namespace's limits, as far as this user may read them."""
+    limits = reads["limits"].value
+    results = ((limits or {}).get("spec") or {}).get("gang") or {}
+    return _GANGS.get(str(results.get("kind", "")), Gang.NONE)
 
 
-def _nfs_driver(seen: ReadResults) -> str:
-    there = namespace_policies.names(seen["drivers"].items)
+def _nfs_driver(reads: ReadResults) -> str:
+    there = namespace_policies.names(reads["drivers"].items)
     return namespace_policies.NFS_DRIVER if namespace_policies.NFS_DRIVER in there else ""
 
 
-def _surroundings(
+def _context(
     job: MPIJob,
-    seen: ReadResults,
+    reads: ReadResults,
     served: frozenset[str],
     cores: float,
     facts: Facts,
 ) -> ClusterContext:
     cluster = facts.cluster
     assert cluster is not None
+    # OpenShift assigns the user ID of pods itself (SecurityContextConstraints).
     openshift = any(api.startswith("security.openshift.io/") for api in served)
     kueue = bool(queries.kueue_version(served))
     volcano = cluster.queue is not None and cluster.queue.behind == "Volcano"
-    classes = {one["metadata"]["name"]: int(one.get("value") or 0) for one in seen["workload_classes"].items}
+    classes = {
+        item["metadata"]["name"]: int(item.get("value") or 0) for item in reads["workload_classes"].items
+    }
     return ClusterContext(
         served=served,
-        names=frozenset(one["metadata"]["name"] for one in _mine(seen)),
-        last_run=max((identity.run_of(one["metadata"]) for one in _mine(seen)), default=0),
+        names=frozenset(document["metadata"]["name"] for document in _objects_of_name(reads)),
+        last_run=max((identity.run_of(document["metadata"]) for document in _objects_of_name(reads)), default=0),
         openshift=openshift,
         user=None if openshift else PLAIN_USER,
         kueue=kueue and not volcano,
-        gang=Gang.VOLCANO if volcano else _gang(seen),
+        gang=Gang.VOLCANO if volcano else _gang(reads),
         priority_classes=namespace_policies.priority_classes(cluster.priority_classes or ()),
         workload_priorities=classes,
-        topology_aware=any((one.get("spec") or {}).get("topologyName") for one in seen["flavors"].items),
-        prove_gpus=node_capacity.devices_are_real(seen["nodes"].items, job),
+        topology_aware=any((flavor.get("spec") or {}).get("topologyName") for flavor in reads["flavors"].items),
+        prove_gpus=node_capacity.devices_are_real(reads["nodes"].items, job),
         ipc_lock=namespace_policies.wants_rdma(job) and cluster.pod_security in ("", "privileged") and not openshift,
-        nfs_driver=_nfs_driver(seen),
-        isolates=_isolates(job, seen),
-        addresses=seen["addresses"].value or (),
+        nfs_driver=_nfs_driver(reads),
+        isolates=_isolates(job, reads),
+        addresses=reads["addresses"].value or (),
         launcher_cores=cores,
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""What is asked of a cluster before a job is sent there, and what it means when an answer is refused.
+"""The reads of a preflight, and what is unknown when one of them is refused.
 
-The first round is asked of every cluster at once; the second only what the first one shows to matter.
-`preflight` makes values of the answers.
+The first round is read from every cluster at once, the second only if the first shows that it matters.
+`preflight` turns the results into facts.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _CSI_DRIVER = Kind("storage.k8s.io/v1", "CSIDriver", "csidrivers", namespaced=Fa
 _KUEUE_FLAVOR = Kind(resources.KUEUE_API, "ResourceFlavor", "resourceflavors", namespaced=False)
 _VOLCANO_QUEUE = Kind("scheduling.volcano.sh/v1beta1", "Queue", "queues", namespaced=False)
 _LIMITS = Kind(f"{well_known.DOMAIN}/v1alpha1", "MPIJobLimits", "mpijoblimits", namespaced=False)
+# The older version of the API, which Kueue still serves; older releases serve only this one.
 _KUEUE_BEFORE = "kueue.x-k8s.io/v1beta1"
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
 MEANINGS = {
@@ -45,7 +46,7 @@ MEANINGS = {
 
 
 def first_round(api: Api, job: MPIJob, served: frozenset[str]) -> Calls:
-    """Return the reads that can be made at once, knowing only the job and which APIs there are."""
+    """Return the reads for which only the job and the served APIs must be known."""
     namespace = job.namespace
     calls: Calls = {
         "rights": lambda: permissions.review(api, namespace),
@@ -74,20 +75,20 @@ def first_round(api: Api, job: MPIJob, served: frozenset[str]) -> Calls:
         calls["limits"] = lambda: api.find(_LIMITS.path("", namespace))
     if version := kueue_version(served):
         calls["queues"] = lambda: api.list(resources.LOCAL_QUEUE._replace(api=version).path(namespace))
-        calls |= _of_the_queue(api, job, version) if job.queue else {}
+        calls |= _queue_reads(api, job, version) if job.queue else {}
     return calls
 
 
-def second_round(api: Api, job: MPIJob, seen: Mapping[str, ReadResult], served: frozenset[str]) -> Calls:
-    """Return what is still to be read: the quota of a queue that jobs go to without naming it."""
+def second_round(api: Api, job: MPIJob, reads: Mapping[str, ReadResult], served: frozenset[str]) -> Calls:
+    """Return the reads of the default queue's quota, if the job goes there."""
     version = kueue_version(served)
     if (
         not version
         or job.queue
-        or kueue_facts.BY_DEFAULT not in namespace_policies.names(seen["queues"].items)
+        or kueue_facts.DEFAULT_QUEUE not in namespace_policies.names(reads["queues"].items)
     ):
         return {}
-    return _of_the_queue(api, job, version)
+    return _queue_reads(api, job, version)
 
 
 def kueue_version(served: frozenset[str]) -> str:
@@ -95,7 +96,7 @@ def kueue_version(served: frozenset[str]) -> str:
     return next((version for version in (resources.KUEUE_API, _KUEUE_BEFORE) if version in served), "")
 
 
-def _of_the_queue(api: Api, job: MPIJob, version: str) -> Calls:
+def _queue_reads(api: Api, job: MPIJob, version: str) -> Calls:
     calls: Calls = {"cluster_queues": lambda: api.list(resources.CLUSTER_QUEUE._replace(api=version).path())}
     if namespace_policies.wants_priority(job):
         calls["workload_classes"] = lambda: api.list(resources.WORKLOAD_PRIORITY._replace(api=version).path())
@@ -117,7 +118,7 @@ def _claim(api: Api, namespace: str, name: str) -> Callable[[], Any]:
 
 
 def meanings(job: MPIJob) -> dict[str, tuple[str, str]]:
-    """Return for each question what it reads, and what is not known without its answer."""
+    """Return what each read is called in messages, and what is unknown without it."""
     claims = {
         f"claim {name}": (f"volume claim {name}", "whether it exists and may be shared")
         for name in namespace_policies.claim_names(job)

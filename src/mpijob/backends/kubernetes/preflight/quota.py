@@ -1,4 +1,4 @@
-"""A namespace's own limits: its ResourceQuotas and LimitRanges as values, with what a job adds to them."""
+"""A namespace's limits, from its ResourceQuotas and LimitRanges, with what a job adds to them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from mpijob.formats.sizing import resource_requests
 from mpijob.model import Amounts, MPIJob, Quota
 from mpijob.model.platform.cluster import Ask, Bound, Ceiling
 
-_NOT_OURS = {"BestEffort", "Terminating", "CrossNamespacePodAffinity"}  # scopes that our pods never fall into
+# Scopes that our pods are never in: they have requests, no activeDeadlineSeconds and no such affinity.
+_NOT_OURS = {"BestEffort", "Terminating", "CrossNamespacePodAffinity"}
+# `cpu` in a quota means `requests.cpu`.
 _SAME = {"cpu": "requests.cpu", "memory": "requests.memory"}
 
 
 def ceilings(
     quotas: Iterable[Document], wanted: Mapping[str, float], classes: str = ""
 ) -> tuple[Ceiling, ...]:
-    """Return the lines of the quotas that a job's pods and objects count for; `classes` is its priority class."""
+    """Return the lines of the quotas that count the job's pods and objects; `classes` is its priority class."""
     return tuple(line for quota in quotas if _counts(quota, classes) for line in _lines(quota, wanted))
 
 
@@ -60,7 +62,7 @@ def _lines(quota: Document, wanted: Mapping[str, float]) -> Iterator[Ceiling]:
 
 
 def quota(lines: tuple[Ceiling, ...], job: MPIJob, *, request_url: str = "") -> Quota | None:
-    """Return the lines for cores, memory and GPUs in the form that every engine's quota has."""
+    """Return the limits for cores, memory and GPUs in the form that all engines share."""
     tight = {name: _tightest(lines, name) for name in ("requests.cpu", "requests.memory", _gpus(job))}
     cores, memory, gpus = tight["requests.cpu"], tight["requests.memory"], tight[_gpus(job)]
     if cores is None and memory is None and gpus is None:
@@ -80,7 +82,7 @@ def quota(lines: tuple[Ceiling, ...], job: MPIJob, *, request_url: str = "") -> 
 
 
 def is_whole(line: Ceiling, job: MPIJob) -> bool:
-    """Return whether a line is told by the quota that every engine has (cores, memory, GPUs)."""
+    """Return whether a line is in the quota that all engines have (cores, memory, GPUs)."""
     return _SAME.get(line.resource, line.resource) in ("requests.cpu", "requests.memory", _gpus(job))
 
 
@@ -89,7 +91,7 @@ def _gpus(job: MPIJob) -> str:
 
 
 def _tightest(lines: Iterable[Ceiling], resource: str) -> Ceiling | None:
-    """Several quotas may limit the same thing: one that can never hold the job, else the fullest, is told."""
+    # Of several quotas for one resource: one that can never hold the job, else the one with the least free.
     mine = [line for line in lines if _SAME.get(line.resource, line.resource) == resource]
     never = [line for line in mine if line.wanted > line.hard]
     return min(never, key=lambda line: line.hard) if never else min(mine, key=_left, default=None)
@@ -100,24 +102,24 @@ def _left(line: Ceiling) -> tuple[float, float]:
 
 
 def bounds(ranges: Iterable[Document]) -> tuple[Bound, ...]:
-    """Return what the LimitRanges say about containers and pods."""
-    return tuple(bound for one in ranges for bound in _bounds(one))
+    """Return the limits of LimitRanges for containers and pods."""
+    return tuple(bound for limit_range in ranges for bound in _bounds(limit_range))
 
 
 def _bounds(limit_range: Document) -> Iterator[Bound]:
     for item in (limit_range.get("spec") or {}).get("limits") or ():
         if item.get("type") not in ("Container", "Pod"):
             continue
-        said = {field: item.get(field) or {} for field in ("min", "max", "default", "maxLimitRequestRatio")}
-        for resource in sorted({name for amounts in said.values() for name in amounts}):
+        limits = {field: item.get(field) or {} for field in ("min", "max", "default", "maxLimitRequestRatio")}
+        for resource in sorted({name for amounts in limits.values() for name in amounts}):
             yield Bound(
                 name=limit_range["metadata"]["name"],
                 scope=item["type"].lower(),
                 resource=resource,
-                least=_number(said["min"], resource),
-                most=_number(said["max"], resource),
-                default=_number(said["default"], resource),
-                ratio=_number(said["maxLimitRequestRatio"], resource),
+                least=_number(limits["min"], resource),
+                most=_number(limits["max"], resource),
+                default=_number(limits["default"], resource),
+                ratio=_number(limits["maxLimitRequestRatio"], resource),
             )
 
 
@@ -126,7 +128,7 @@ def _number(amounts: Mapping[str, Any], resource: str) -> float | None:
 
 
 class Counted(NamedTuple):
-    """What a job's pods ask for in a namespace, the lines of quotas that count it, and the launcher's cores."""
+    """What a job's pods request, the lines of quotas that count it, and the launcher's cores."""
 
     asks: tuple[Ask, ...]
     lines: tuple[Ceiling, ...]
@@ -136,18 +138,16 @@ class Counted(NamedTuple):
 def counted(
     job: MPIJob, engine: str, quotas: Sequence[Document], limits: tuple[Bound, ...], class_name: str = ""
 ) -> Counted:
-    """Return what a job adds up to where these quotas and limits are: they decide how much its launcher may use."""
+    """Return what a job counts for with these quotas and limits, which also decide the launcher's limit."""
     cores = launcher_cores(ceilings(quotas, {"limits.cpu": 0.0}, class_name), limits)
     asks = resource_requests.asks(job, Shape(launcher_cores=cores))
     return Counted(asks, ceilings(quotas, resource_requests.whole(job, engine, asks), class_name), cores)
 
 
 def launcher_cores(lines: Iterable[Ceiling], limits: Iterable[Bound]) -> float:
-    """Return up to how many cores the launcher may use; 0 stands for what it requests.
-
-    A quota on `limits.cpu` counts them, and so does a maximum for whole pods, unless containers get a limit by
-    default; a ratio compares them with the request.
-    """
+    """Return the CPU limit of the launcher; 0 means that it is the request."""
+    # A quota on `limits.cpu` counts the limit, and so does a maximum for pods, unless containers get a default limit;
+    # a ratio compares it with the request.
     limits = tuple(limits)
     on_cpu = [bound for bound in limits if bound.resource == "cpu" and bound.scope == "container"]
     given = [limit for bound in on_cpu if (limit := bound.default or bound.most) is not None]

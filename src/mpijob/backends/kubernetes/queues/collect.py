@@ -1,7 +1,7 @@
-"""Reading Kueue's queues, as far as somebody may: Workloads, quotas, the order in which Kueue will look at them.
+"""Reads Kueue's queues: Workloads, quotas, and the order in which Kueue considers them.
 
-All of it is read side by side. Whoever may not read other namespaces' Workloads gets those of the own one, and
-`forecasts` says what that leaves open.
+Users who may not read Workloads of other namespaces get those of their own, and `forecasts` reports what is
+unknown then.
 """
 
 from __future__ import annotations
@@ -19,41 +19,42 @@ from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.status import job_conditions, kueue_usage
 from mpijob.formats.status.kueue_usage import WorkloadUsage
 
-Key = tuple[str, int]  # a program, and how many workers run it
+# A program, and its number of workers.
+Key = tuple[str, int]
 History = Callable[[Iterable[Key]], Mapping[Key, tuple[float, ...]]]
-_MOST_PENDING = "1000"
+_MAX_PENDING = "1000"
 
 
 def queues(
     api: Api, namespace: str, served: frozenset[str], history: History = lambda keys: {}
 ) -> tuple[Seen, ...]:
-    """Return the ClusterQueues behind the LocalQueues of a namespace (or of all, ""), each as far as it can be read.
+    """Return the ClusterQueues of a namespace's LocalQueues ("" for all), as far as they can be read.
 
-    `history` is asked how long programs ran before, by the program's label on its job and the number of workers.
+    `history` returns how long programs ran before, by the program's label and the number of workers.
     """
-    read = _read(api, namespace, served)
-    local = read["local"].items
-    behind = sorted({_behind(one) for one in local} - {""})
-    if not behind:
+    reads = _read(api, namespace, served)
+    local = reads["local"].items
+    cluster_queues = sorted({_cluster_queue(queue) for queue in local} - {""})
+    if not cluster_queues:
         return ()
-    everywhere = read["workloads of all"]
-    workloads = everywhere.items if everywhere.value is not None else read["workloads"].items
-    seen_from = read["local of all"].items if read["local of all"].value is not None else local
-    entries = [kueue_usage.read(one) for one in workloads]
-    jobs = [job for kind in _kinds(served) for job in read[kind.plural].items]
+    everywhere = reads["workloads of all"]
+    workloads = everywhere.items if everywhere.value is not None else reads["workloads"].items
+    seen_from = reads["local of all"].items if reads["local of all"].value is not None else local
+    entries = [kueue_usage.read(workload) for workload in workloads]
+    jobs = [job for kind in _kinds(served) for job in reads[kind.plural].items]
     deadlines, programs = _deadlines(jobs), _programs(jobs)
     past = _past(entries, programs, history)
-    clusters = read["cluster"].items if read["cluster"].value is not None else None
+    clusters = reads["cluster"].items if reads["cluster"].value is not None else None
     return tuple(
         Seen(
             name=name,
             queues=clusters,
             entries=_of_queue(entries, seen_from, name),
-            places=_places(api, name, [one for one in local if _behind(one) == name], served),
+            places=_places(api, name, [queue for queue in local if _cluster_queue(queue) == name], served),
             deadlines=deadlines,
             history=past,
         )
-        for name in behind
+        for name in cluster_queues
     )
 
 
@@ -79,19 +80,23 @@ def _kinds(served: frozenset[str]) -> list[resources.Kind]:
     return [kind for kind in (resources.TRAINJOB, resources.MPIJOB) if kind.api in served]
 
 
-def _behind(local: Document) -> str:
+def _cluster_queue(local: Document) -> str:
     return str((local.get("spec") or {}).get("clusterQueue") or "")
 
 
 def _of_queue(
     entries: Iterable[WorkloadUsage], local: Iterable[Document], name: str
 ) -> tuple[WorkloadUsage, ...]:
-    mine = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in local if _behind(one) == name}
-    return tuple(one for one in entries if (one.namespace, one.queue) in mine)
+    mine = {
+        (queue["metadata"]["namespace"], queue["metadata"]["name"])
+        for queue in local
+        if _cluster_queue(queue) == name
+    }
+    return tuple(entry for entry in entries if (entry.namespace, entry.queue) in mine)
 
 
 def _deadlines(jobs: Iterable[Document]) -> dict[str, float]:
-    """Return when jobs are ended in any case, counted from their start, by their objects' uids."""
+    """Return the deadlines of jobs in seconds after their start, by the uids of their objects."""
     found: dict[str, float] = {}
     for job in jobs:
         seconds = job_conditions.deadline_of(job)
@@ -110,11 +115,11 @@ def _programs(jobs: Iterable[Document]) -> dict[str, str]:
 def _past(
     entries: Iterable[WorkloadUsage], programs: Mapping[str, str], history: History
 ) -> dict[str, tuple[float, ...]]:
-    """Return how long the programs of jobs that go on ran before, by their objects' uids, as the record has it."""
+    """Return how long the programs of unfinished jobs ran before, by the uids of their objects."""
     keys = {
-        one.owner: (programs[one.owner], one.workers)
-        for one in entries
-        if one.finished is None and one.owner in programs
+        entry.owner: (programs[entry.owner], entry.workers)
+        for entry in entries
+        if entry.finished is None and entry.owner in programs
     }
     if not keys:
         return {}
@@ -123,22 +128,24 @@ def _past(
 
 
 def _places(api: Api, name: str, local: Iterable[Document], served: frozenset[str]) -> dict[str, int]:
-    """Return Kueue's own order of a ClusterQueue by the uids of the jobs, as far as its visibility API may be asked."""
+    """Return Kueue's own order of a ClusterQueue by the uids of the jobs, as far as it may be read."""
     if resources.VISIBILITY_API not in served:
         return {}
     try:
         pending = resources.PENDING_OF_CLUSTER.path("", name, "pendingworkloads")
-        return _positions(api.get(pending, limit=_MOST_PENDING))
+        return _positions(api.get(pending, limit=_MAX_PENDING))
     except ApiError:
         found: dict[str, int] = {}
-    for one in local:
+    # Users may usually read the order of their LocalQueues only.
+    for queue in local:
         path = resources.PENDING.path(
-            one["metadata"]["namespace"], one["metadata"]["name"], "pendingworkloads"
+            queue["metadata"]["namespace"], queue["metadata"]["name"], "pendingworkloads"
         )
         try:
-            found |= _positions(api.get(path, limit=_MOST_PENDING))
+            found |= _positions(api.get(path, limit=_MAX_PENDING))
         except ApiError:
-            continue  # Kueue is away, or this user may not ask: its Workloads' own order has to do
+            # Kueue is down, or the user may not read it: then the Workloads' own order is used.
+            continue
     return found
 
 

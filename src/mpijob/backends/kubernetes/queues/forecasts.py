@@ -1,7 +1,7 @@
-"""When Kueue will admit each job that waits: its Workloads and quotas as a queue that can be played out.
+"""When Kueue will admit each waiting job: its Workloads and quotas as a queue that is simulated.
 
-The play itself is in `observation/state/queue_wait`; what is read, and by whom, is the business of `collect`. Several
-flavors count as one, and what other ClusterQueues of a cohort will ask for is not guessed.
+The simulation is in `observation/state/queue_wait`; `collect` reads the objects. Several flavors count as
+one, and future jobs of other ClusterQueues of a cohort are not guessed.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from mpijob.formats.status.kueue_usage import WorkloadUsage
 from mpijob.model.status.forecast import Forecast
 from mpijob.observation.state import queue_wait
 
-NEW = "new"  # the owner of a job that is not there yet
-LEAST_ENDED = 3  # fewer jobs of other programs tell nothing
+# The owner of a job that does not exist yet.
+NEW = "new"
+# Fewer ended jobs of other programs are no basis for an estimate.
+LEAST_ENDED = 3
 _STRICT = "StrictFIFO"
 _NO_QUOTA = "the queue's quota cannot be read, so the start time is unknown"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What could be read of one ClusterQueue: its object, its Workloads, and more about the jobs that own them.
+    """What could be read of a ClusterQueue: its object, its Workloads, and facts about the jobs that own
+    them.
 
-    `places` are Kueue's own positions in the ClusterQueue, from 0, by the owners' uids. `deadlines` and `history` (how
-    long the same program ran before) are by the owners' uids, too.
+    `places` are Kueue's own positions from 0, `deadlines` and `history` (how long the same program ran
+    before) are in seconds; all by the uids of the jobs.
     """
 
     name: str
@@ -38,24 +41,26 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def forecasts(seen: Seen, now: float, extra: WorkloadUsage | None = None) -> dict[str, Forecast]:
-    """Return when each job starts that waits in a ClusterQueue, by its object's uid; `extra` is one that might come.
+    """Return the start times of the waiting jobs by their uids; `extra` is a job that may be submitted.
 
     A job that Kueue can never admit as it is has none.
     """
     waiting = sorted(
-        (one for one in seen.entries if waits(one)),
-        key=lambda one: (seen.places.get(one.owner, 1 << 30), -one.priority, one.since),
+        (entry for entry in seen.entries if waits(entry)),
+        # Kueue's own positions, then its rule: priority, then age.
+        key=lambda entry: (seen.places.get(entry.owner, 1 << 30), -entry.priority, entry.since),
     )
     if extra is not None:
-        later = (at for at, one in enumerate(waiting) if one.priority < extra.priority)
+        later = (at for at, entry in enumerate(waiting) if entry.priority < extra.priority)
         waiting.insert(next(later, len(waiting)), extra)
     queue = _queue(seen, waiting, now)
     if queue is None:
         return {
-            one.owner: Forecast(_place(seen, one, at), basis=_NO_QUOTA) for at, one in enumerate(waiting, 1)
+            entry.owner: Forecast(_place(seen, entry, at), basis=_NO_QUOTA)
+            for at, entry in enumerate(waiting, 1)
         }
     found = queue_wait.forecasts(queue)
-    return {one.owner: _hidden(seen, one, found[at], at + 1) for at, one in enumerate(waiting)}
+    return {entry.owner: _at_position(seen, entry, found[at], at + 1) for at, entry in enumerate(waiting)}
 
 
 def _queue(seen: Seen, waiting: Sequence[WorkloadUsage], now: float) -> queue_wait.Queue | None:
@@ -68,21 +73,21 @@ def _queue(seen: Seen, waiting: Sequence[WorkloadUsage], now: float) -> queue_wa
         free=free,
         running=tuple(
             queue_wait.Running(
-                elapsed_seconds=max(0.0, now - (one.admitted or now)),
-                holds=one.amounts,
-                durations=_durations(seen, one, ended),
-                deadline_seconds=seen.deadlines.get(one.owner),
+                elapsed_seconds=max(0.0, now - (entry.admitted or now)),
+                holds=entry.amounts,
+                durations=_durations(seen, entry, ended),
+                deadline_seconds=seen.deadlines.get(entry.owner),
             )
-            for one in seen.entries
-            if one.admitted is not None and one.finished is None
+            for entry in seen.entries
+            if entry.admitted is not None and entry.finished is None
         ),
         waiting=tuple(
             queue_wait.Waiting(
-                needs=one.amounts,
-                durations=_durations(seen, one, ended),
-                deadline_seconds=seen.deadlines.get(one.owner),
+                needs=entry.amounts,
+                durations=_durations(seen, entry, ended),
+                deadline_seconds=seen.deadlines.get(entry.owner),
             )
-            for one in waiting
+            for entry in waiting
         ),
         usual=tuple(usual) if len(usual) >= LEAST_ENDED else (),
         strict=_strategy(seen) == _STRICT,
@@ -90,14 +95,14 @@ def _queue(seen: Seen, waiting: Sequence[WorkloadUsage], now: float) -> queue_wa
 
 
 def _free(seen: Seen, waiting: Sequence[WorkloadUsage]) -> dict[str, float] | None:
-    """Return what is free by the queue's quota, else by what Kueue found missing for the first that waits."""
+    """Return what is free by the queue's quota, else by what Kueue reports as missing for the first waiting job."""
     shares = kueue_facts.shares(seen.name, seen.queues)
     if shares is not None:
         free: dict[str, float] = {}
         for share in shares:
             free[share.resource] = free.get(share.resource, 0.0) + share.free
         return free
-    first = next((one for one in waiting if one.short), None)
+    first = next((entry for entry in waiting if entry.short), None)
     if first is None:
         return None
     return {name: max(0.0, first.amounts.get(name, 0.0) - short) for name, short in first.short.items()}
@@ -106,37 +111,37 @@ def _free(seen: Seen, waiting: Sequence[WorkloadUsage]) -> dict[str, float] | No
 def _ended(seen: Seen) -> dict[str, tuple[float, ...]]:
     """Return how long finished Workloads held their quota, by program."""
     found: dict[str, list[float]] = {}
-    for one in seen.entries:
-        if one.admitted is not None and one.finished is not None and one.finished >= one.admitted:
-            found.setdefault(one.program, []).append(one.finished - one.admitted)
+    for entry in seen.entries:
+        if entry.admitted is not None and entry.finished is not None and entry.finished >= entry.admitted:
+            found.setdefault(entry.program, []).append(entry.finished - entry.admitted)
     return {program: tuple(durations) for program, durations in found.items()}
 
 
-def _durations(seen: Seen, one: WorkloadUsage, ended: Mapping[str, tuple[float, ...]]) -> tuple[float, ...]:
-    here = ended.get(one.program, ()) if one.program else ()
-    return here or seen.history.get(one.owner, ())
+def _durations(seen: Seen, entry: WorkloadUsage, ended: Mapping[str, tuple[float, ...]]) -> tuple[float, ...]:
+    here = ended.get(entry.program, ()) if entry.program else ()
+    return here or seen.history.get(entry.owner, ())
 
 
 def _strategy(seen: Seen) -> str:
-    mine = (one for one in seen.queues or () if one["metadata"]["name"] == seen.name)
-    return str(next(((one.get("spec") or {}).get("queueingStrategy") for one in mine), "") or "")
+    mine = (entry for entry in seen.queues or () if entry["metadata"]["name"] == seen.name)
+    return str(next(((entry.get("spec") or {}).get("queueingStrategy") for entry in mine), "") or "")
 
 
-def waits(one: WorkloadUsage) -> bool:
+def waits(entry: WorkloadUsage) -> bool:
     """Return whether a Workload waits and could be admitted as it is."""
-    return one.admitted is None and one.finished is None and not one.stuck
+    return entry.admitted is None and entry.finished is None and not entry.stuck
 
 
-def _place(seen: Seen, one: WorkloadUsage, at: int) -> int:
-    return seen.places[one.owner] + 1 if one.owner in seen.places else at
+def _place(seen: Seen, entry: WorkloadUsage, at: int) -> int:
+    return seen.places[entry.owner] + 1 if entry.owner in seen.places else at
 
 
-def _hidden(seen: Seen, one: WorkloadUsage, found: Forecast, at: int) -> Forecast:
-    """Return the forecast with Kueue's own place; where it is further back than those seen here tell, no number."""
-    place = _place(seen, one, at)
-    unseen = place - at
-    if unseen <= 0:
+def _at_position(seen: Seen, entry: WorkloadUsage, found: Forecast, at: int) -> Forecast:
+    """Return the forecast at Kueue's own position, without a time if jobs before it cannot be read."""
+    place = _place(seen, entry, at)
+    hidden = place - at
+    if hidden <= 0:
         return msgspec.structs.replace(found, position=place)
-    many = "1 job" if unseen == 1 else f"{unseen} jobs"
+    many = "1 job" if hidden == 1 else f"{hidden} jobs"
     basis = f"{many} before it cannot be seen, so the start time is unknown"
     return Forecast(place, basis=basis)

@@ -1,7 +1,4 @@
-"""When the jobs of a namespace will start, asked of a fit broker or of the queues themselves, anew every few seconds.
-
-Whoever waits looks at a job more often than queues change.
-"""
+"""The start times of a namespace's queued jobs, from a fit broker or the queues, cached for seconds."""
 
 from __future__ import annotations
 
@@ -26,15 +23,18 @@ if TYPE_CHECKING:
     from mpijob.history.archive_reader import ArchiveReader
     from mpijob.settings import Settings
 
+# Clients that wait read a job more often than queues change.
 _SAME_SECONDS = 5.0
-_NEW_SECONDS = 1.0  # a job that was not there at the last look is looked for again
-_RUNS = 50  # of one program are enough
+# A job that was not in the last result is read again sooner.
+_NEW_SECONDS = 1.0
+# Of one program: more do not change the estimate.
+_RUNS = 50
 _NAMESPACES = 256
 _log = logging.getLogger(__name__)
 
 
 class LiveForecasts:
-    """Knows when jobs start, as one user sees it."""
+    """The start times of jobs, as one user may see them."""
 
     def __init__(
         self,
@@ -49,19 +49,20 @@ class LiveForecasts:
         self._kept: BoundedDict[str, tuple[float, Mapping[str, Forecast]]] = BoundedDict(_NAMESPACES)
 
     def of(self, namespace: str, uids: Collection[str] = ()) -> Mapping[str, Forecast]:
-        """Return when the jobs of a namespace (or of all, "") start that wait, by their objects' uids.
+        """Return the start times of the queued jobs of a namespace ("" for all), by the uids of their
+        objects.
 
-        Where one of `uids` is missing, the answer is at most a second old.
+        If one of `uids` is missing, the result is at most a second old.
         """
         when, known = self._kept.get(namespace, (-math.inf, {}))
         most = _SAME_SECONDS if all(uid in known for uid in uids) else _NEW_SECONDS
         if time.monotonic() - when > most:
-            known = self._asked(namespace)
+            known = self._read(namespace)
             self._kept[namespace] = time.monotonic(), known
         return known
 
-    def _asked(self, namespace: str) -> Mapping[str, Forecast]:
-        """Ask the broker, which sees more; where there is none, or it does not answer, read the queues."""
+    def _read(self, namespace: str) -> Mapping[str, Forecast]:
+        # The broker first, since it may read more than this user.
         if self._settings.broker and namespace:
             from mpijob.backends.kubernetes.broker import client
 
@@ -70,16 +71,16 @@ class LiveForecasts:
             except MpiJobError as error:
                 _log.info("the fit broker did not report waiting jobs: %s", error.message)
         try:
-            return look(self._api, namespace, self._served(), of_record(self._past(), namespace))
+            return read_queues(self._api, namespace, self._served(), of_record(self._past(), namespace))
         except (ApiError, MpiJobError) as error:
             _log.info("cannot estimate when jobs start: %s", error)
             return {}
 
 
-def look(
+def read_queues(
     api: Api, namespace: str, served: frozenset[str], history: History = lambda keys: {}
 ) -> dict[str, Forecast]:
-    """Return when jobs start, as far as the queues can be read."""
+    """Return the start times as far as the queues can be read."""
     found: dict[str, Forecast] = {}
     for seen in collect.queues(api, namespace, served, history):
         found |= forecasts.forecasts(seen, api.now())
@@ -87,7 +88,7 @@ def look(
 
 
 def of_record(past: ArchiveReader | None, namespace: str) -> History:
-    """Return who tells how long programs ran before, from the record of jobs."""
+    """Return a function that reads from the job history how long programs ran before."""
 
     def history(keys: Iterable[Key]) -> Mapping[Key, tuple[float, ...]]:
         found: dict[Key, tuple[float, ...]] = {}
@@ -105,7 +106,7 @@ def _durations(past: ArchiveReader | None, namespace: str, key: Key) -> tuple[fl
     query = AccountQuery(namespace=namespace, program=program, phases=ended, limit=_RUNS)
     accounts = past.accounts(query) if past is not None else ()
     return tuple(
-        one.ended - one.started
-        for one, _ in zip(accounts, range(_RUNS), strict=False)
-        if one.workers == workers and one.started is not None and one.ended is not None
+        account.ended - account.started
+        for account, _ in zip(accounts, range(_RUNS), strict=False)
+        if account.workers == workers and account.started is not None and account.ended is not None
     )

@@ -28,6 +28,7 @@ def placed(
     if queue is None or seen is None:
         return None
     mine = classes.get(str(job.priority), 0) if isinstance(job.priority, str) else job.priority
+    # Kueue orders by priority, then by age: a new job is behind all of its own priority.
     ahead = [one for one in seen.entries if forecasts.waits(one) and one.priority >= mine]
     wanted = WorkloadUsage(
         queue=queue.name,

@@ -69,13 +69,13 @@ class ContainerRun(msgspec.Struct, frozen=True):
 class LogCapture(threading.Thread):
     """Records the log of one run; `close` may be called from any thread."""
 
-    def __init__(self, api: Api, archive: Archive, key: JobKey, run_: ContainerRun) -> None:
-        super().__init__(daemon=True, name=f"record of {run_.log_source.pod}")
+    def __init__(self, api: Api, archive: Archive, key: JobKey, run: ContainerRun) -> None:
+        super().__init__(daemon=True, name=f"record of {run.log_source.pod}")
         self._api = api
-        self._life = run_
-        self._path = run_.log_source.path
-        self.capture = capture_of(archive, run_.stored(key))
-        self._profiles = ProfileNotes(archive, key, run_.log_source.pod, run_.log_source.worker)
+        self._run = run
+        self._path = run.log_source.path
+        self.capture = capture_of(archive, run.stored(key))
+        self._profiles = ProfileNotes(archive, key, run.log_source.pod, run.log_source.worker)
         position = self.capture.position()
         self._stamp, self._repeats = position.stamp, position.repeats
         self._began_ns = time.time_ns()
@@ -93,8 +93,9 @@ class LogCapture(threading.Thread):
         try:
             self._record()
             self._flush_until_stored()
-        except Exception:  # the outermost place of this thread
-            _log.exception("stopped recording the log of %s", self._life.log_source.pod)
+        except Exception:
+            # The outermost place of this thread.
+            _log.exception("stopped recording the log of %s", self._run.log_source.pod)
 
     def _record(self) -> None:
         pause = _RETRY_SECONDS
@@ -125,7 +126,7 @@ class LogCapture(threading.Thread):
         pod = self._pod()
         if pod is None:
             raise _Lost(GONE)
-        later = restarts_of(pod, self._life.log_source.container) - self._life.restarts
+        later = restarts_of(pod, self._run.log_source.container) - self._run.restarts
         if later > 1:
             raise _Lost(RESTARTED)
         return later == 1
@@ -136,8 +137,8 @@ class LogCapture(threading.Thread):
         if pod is None:
             # Its stream ended before the pod was deleted.
             return True
-        later = restarts_of(pod, self._life.log_source.container) - self._life.restarts
-        if not later and not has_ended(pod, self._life.log_source.container):
+        later = restarts_of(pod, self._run.log_source.container) - self._run.restarts
+        if not later and not has_ended(pod, self._run.log_source.container):
             return False
         try:
             self._read(follow=False, previous=later == 1)
@@ -147,15 +148,15 @@ class LogCapture(threading.Thread):
         return True
 
     def _pod(self) -> Document | None:
-        found = self._api.find(resources.POD.path(self._life.log_source.namespace, self._life.log_source.pod))
-        return found if found is not None and found["metadata"]["uid"] == self._life.pod_uid else None
+        found = self._api.find(resources.POD.path(self._run.log_source.namespace, self._run.log_source.pod))
+        return found if found is not None and found["metadata"]["uid"] == self._run.pod_uid else None
 
     # -- its lines --------------------------------------------------------------------------------
     def _read(self, *, follow: bool, previous: bool) -> None:
         """Store the lines after the last stored one; while following, only complete lines."""
         self._stream = stream = self._api.lines(
             self._path,
-            container=self._life.log_source.container,
+            container=self._run.log_source.container,
             timestamps="true",
             sinceTime=self._stamp.decode(),
             follow="true" if follow else "",

@@ -79,9 +79,7 @@ class Recorder:
         self._lock = threading.Lock()
 
     def run(self, stop: threading.Event, ready: Callable[[], None] = lambda: None) -> None:
-        """Record until `stop` is set; raise Conflict if another recorder writes, BackendError without a
-        cluster.
-        """
+        """Record until `stop` is set; raise Conflict if another recorder writes, BackendError without a cluster."""
         with self._archive.exclusive():
             session = Session(self._archive, time.time())
             try:
@@ -151,9 +149,9 @@ class Recorder:
         state, runs, names = self._snapshot_writer.write(ref)
         for name in names:
             self._objects[ref.namespace, name] = ref
-        for run_ in runs:
-            self._capture(ref.key, run_)
-        self._abandon(ref.key, {run_.origin for run_ in runs})
+        for run in runs:
+            self._capture(ref.key, run)
+        self._abandon(ref.key, {run.origin for run in runs})
         if not state.phase.final:
             self._final.discard(ref)
             starting = state.phase is Phase.INITIALIZING
@@ -162,14 +160,14 @@ class Recorder:
             self._final.add(ref)
             self._queue.enqueue(ref, _LAST_READ_SECONDS)
 
-    def _capture(self, key: JobKey, run_: ContainerRun) -> None:
+    def _capture(self, key: JobKey, run: ContainerRun) -> None:
         with self._lock:
-            if (key, run_.origin) in self._captures:
+            if (key, run.origin) in self._captures:
                 return
-            stored = self._archive.add_source(run_.stored(key))
+            stored = self._archive.add_source(run.stored(key))
             if stored.ended:
                 return
-            capture = self._captures[key, run_.origin] = LogCapture(self._api, self._archive, key, run_)
+            capture = self._captures[key, run.origin] = LogCapture(self._api, self._archive, key, run)
             # Under the lock: `_flush` removes captures whose thread is not alive.
             capture.start()
 

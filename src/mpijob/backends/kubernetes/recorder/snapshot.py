@@ -77,7 +77,7 @@ class SnapshotWriter:
         self._specs.add(known)
         if state.phase.final and (before is None or not before.phase.final):
             self._audit_end(state)
-        names = [one["metadata"]["name"] for one in (*snapshot.found.earlier, snapshot.found.job)]
+        names = [item["metadata"]["name"] for item in (*snapshot.found.earlier, snapshot.found.job)]
         return state, [*self._runs(snapshot)], names
 
     def _store_attempts(self, snapshot: JobSnapshot, before: JobState | None) -> None:

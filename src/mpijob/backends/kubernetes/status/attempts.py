@@ -1,6 +1,4 @@
-"""Combines several observations of one attempt: pods are deleted before their job, so later ones contain
-less.
-"""
+"""Combines several observations of one attempt: pods are deleted before their job, so later ones contain less."""
 
 from __future__ import annotations
 

@@ -175,7 +175,9 @@ def _started(sight: ClusterObservation, phase: Phase) -> float | None:
         # Also where the pods are known, so that a list, which may not know them, has the same time.
         return sight.queue.admitted_at
     placed = [
-        one.placed for one in sight.members if one.stage is not Stage.WAITING and one.placed is not None
+        member.placed
+        for member in sight.members
+        if member.stage is not Stage.WAITING and member.placed is not None
     ]
     return min([*placed, *([sight.began] if sight.began is not None else [])], default=None)
 
@@ -187,7 +189,7 @@ def _running(sight: ClusterObservation, phase: Phase) -> float | None:
     if sight.counted and sight.census.read and sight.census.proved is None and not sight.census.begun:
         return None
     if not sight.launched:
-        begun = [one.started for one in sight.workers if one.started is not None]
+        begun = [worker.started for worker in sight.workers if worker.started is not None]
         return max(begun) if len(begun) >= sight.about.workers_wanted else None
     return sight.census.time or (sight.launcher.started if sight.launcher is not None else None)
 

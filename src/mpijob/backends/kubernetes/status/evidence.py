@@ -54,7 +54,7 @@ def findings(
     found = explained(seen, site)
     if standing.phase is Phase.FAILED:
         return (*_before_deadline(sight, standing, seen), *found)
-    return tuple(msgspec.structs.replace(one, severity=Severity.WARNING) for one in found)
+    return tuple(msgspec.structs.replace(finding, severity=Severity.WARNING) for finding in found)
 
 
 def _before_deadline(sight: ClusterObservation, standing: PhaseResult, seen: Evidence) -> tuple[Finding, ...]:
@@ -91,7 +91,7 @@ def _evidence(
         memory=tuple(_memory(sight)),
         pods=tuple(_pods(objects, sight)),
         nodes=tuple(_nodes(sight)),
-        started=min((one.started for one in sight.workers if one.started), default=None),
+        started=min((worker.started for worker in sight.workers if worker.started), default=None),
         world=World(planned=sight.about.world, proved=sight.census.proved),
         veiled=any(_has_secret_variables(pod) for pod in objects.pods),
         logs=tuple(_possible_causes(standing, sight, _lines(objects.job, sight, launcher_log, logs))),
@@ -111,7 +111,7 @@ def _has_secret_variables(pod: Mapping[str, Any]) -> bool:
 
 def _spec(objects: Objects, sight: ClusterObservation) -> MPIJob:
     """Return the job from its documents, or the fields of it that messages use."""
-    documents = [one for one in (objects.runtime, objects.job) if one is not None]
+    documents = [document for document in (objects.runtime, objects.job) if document is not None]
     reader: Any = {"TrainJob": trainjob, "MPIJob": mpijob}.get(objects.job.get("kind", ""))
     try:
         if reader is not None and (sight.ours or reader is mpijob or objects.runtime is not None):
@@ -120,7 +120,7 @@ def _spec(objects: Objects, sight: ClusterObservation) -> MPIJob:
     except InvalidJob:
         pass
     about = sight.about
-    limit = next((one.memory_limit_bytes for one in sight.workers if one.memory_limit_bytes), None)
+    limit = next((worker.memory_limit_bytes for worker in sight.workers if worker.memory_limit_bytes), None)
     return MPIJob(
         name=about.ref.name,
         namespace=about.ref.namespace,
@@ -149,27 +149,25 @@ def _launcher(sight: ClusterObservation, one: Member, first: Cause | None, log: 
 
 def _workers(sight: ClusterObservation, first: Cause | None) -> Iterator[Exit]:
     """Yield how the workers ended; ends after the first cause are marked as its consequences."""
-    for one in sight.workers:
-        mine = first is not None and first.member is one
-        if one.exit is not None and (mine or not one.exit.good):
-            yield msgspec.structs.replace(one.exit, by_us=not mine)
+    for worker in sight.workers:
+        mine = first is not None and first.member is worker
+        if worker.exit is not None and (mine or not worker.exit.good):
+            yield msgspec.structs.replace(worker.exit, by_us=not mine)
 
 
 def _ranks(sight: ClusterObservation, first: Cause | None) -> Iterator[Exit]:
-    """Yield how the ranks ended; those that MPI ended, and those of a lost worker, are marked as
-    consequences.
-    """
+    """Yield how the ranks ended; those that MPI ended, and those of a lost worker, are marked as consequences."""
     followers = first_cause.followers(sight.census)
     lost = first is not None and first.reason is not Reason.RANK_FAILED and first.worker is not None
-    for one in sight.census.exits:
-        yield msgspec.structs.replace(one, by_us=not one.good and (lost or one.index in followers))
+    for exit in sight.census.exits:
+        yield msgspec.structs.replace(exit, by_us=not exit.good and (lost or exit.index in followers))
 
 
 def _memory(sight: ClusterObservation) -> Iterator[Memory]:
-    for one in sight.workers:
-        if one.loss is Loss.MEMORY and one.exit is not None:
-            limit = one.memory_limit_bytes or 0
-            yield Memory(one.index, limit_bytes=limit, exceeded=True, time=one.exit.time)
+    for worker in sight.workers:
+        if worker.loss is Loss.MEMORY and worker.exit is not None:
+            limit = worker.memory_limit_bytes or 0
+            yield Memory(worker.index, limit_bytes=limit, exceeded=True, time=worker.exit.time)
     for exit in sight.census.exits:
         if exit.index in sight.census.starved and exit.worker is not None:
             yield Memory(exit.worker, oom_kills=1, exceeded=True, time=exit.time)
@@ -179,14 +177,14 @@ def _memory(sight: ClusterObservation) -> Iterator[Memory]:
 
 def _pods(objects: Objects, sight: ClusterObservation) -> Iterator[Pod]:
     """Yield the pods: their nodes, why they ended, their other containers."""
-    known = {one.get("metadata", {}).get("name", ""): one for one in objects.pods}
-    for one in sight.workers:
-        pod = known.get(one.name, {})
+    known = {document.get("metadata", {}).get("name", ""): document for document in objects.pods}
+    for worker in sight.workers:
+        pod = known.get(worker.name, {})
         yield Pod(
-            one.name,
-            one.index,
-            reason=one.loss.value,
-            node=one.node,
+            worker.name,
+            worker.index,
+            reason=worker.loss.value,
+            node=worker.node,
             containers=tuple(part.get("name", "") for part in pod.get("spec", {}).get("containers", ())),
             address=pod.get("status", {}).get("podIP", ""),
         )
@@ -194,7 +192,7 @@ def _pods(objects: Objects, sight: ClusterObservation) -> Iterator[Pod]:
 
 def _nodes(sight: ClusterObservation) -> Iterator[Node]:
     """Yield the nodes that were lost together with a worker."""
-    gone = {one.node for one in sight.workers if one.loss is Loss.MACHINE and one.node}
+    gone = {worker.node for worker in sight.workers if worker.loss is Loss.MACHINE and worker.node}
     yield from (Node(name, ready=False) for name in sorted(gone))
 
 
@@ -202,9 +200,9 @@ def _lines(
     job: Mapping[str, Any], sight: ClusterObservation, launcher_log: str, logs: Mapping[str, str]
 ) -> Iterator[LogLine]:
     yield from _launcher_lines(job, sight, launcher_log)
-    for one in sight.workers:
-        for time, text in _timed(logs.get(one.name, ""), one, WORKER_LINES):
-            yield LogLine(time, text, Role.WORKER, worker=one.index)
+    for worker in sight.workers:
+        for time, text in _timed(logs.get(worker.name, ""), worker, WORKER_LINES):
+            yield LogLine(time, text, Role.WORKER, worker=worker.index)
 
 
 def _possible_causes(
@@ -221,7 +219,7 @@ def _launcher_lines(job: Mapping[str, Any], sight: ClusterObservation, log: str)
     # Lines of other ranks after the first failure follow from it. The launcher's banners are left out then, since they
     # also report the ranks that it killed itself.
     family, tagged = launcher_census.speech(job)
-    output, places = Output(family, tagged=tagged), {one.rank: one.worker for one in sight.census.ranks}
+    output, places = Output(family, tagged=tagged), {rank.rank: rank.worker for rank in sight.census.ranks}
     failed, over = first_cause.first_rank(sight.census), False
     for time, text in _timed(log, sight.launcher, LAUNCHER_LINES):
         for said in output.read(text):

@@ -165,7 +165,11 @@ def _reread_jobs(api: Api, found: Found, results: Mapping[str, Any]) -> Callable
     launcher = f"{name}-launcher"
     if not there or any(pod["metadata"]["name"].startswith(f"{launcher}-") for pod in there):
         return None
-    return lambda: [one for one in [api.find(resources.JOB.path(namespace, launcher))] if one is not None]
+    return lambda: [
+        found_job
+        for found_job in [api.find(resources.JOB.path(namespace, launcher))]
+        if found_job is not None
+    ]
 
 
 def _lacks_pods(job: Document, pods: list[Document]) -> bool:
@@ -198,7 +202,7 @@ def remains(api: Api, kind: Kind, job: Mapping[str, Any]) -> bool:
     for companion in companions:
         left = api.find(companion.path(metadata["namespace"], metadata["name"]))
         if left is not None and any(
-            one["uid"] == uid for one in left["metadata"].get("ownerReferences") or ()
+            owner["uid"] == uid for owner in left["metadata"].get("ownerReferences") or ()
         ):
             return True
     return bool(pods(api, kind, job))

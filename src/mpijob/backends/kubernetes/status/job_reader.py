@@ -47,7 +47,8 @@ class JobSnapshot(NamedTuple):
         return self.ended or self.state
 
 
-EarlierEvents = dict[int, "list[Event]"]  # by attempt
+# By attempt.
+EarlierEvents = dict[int, "list[Event]"]
 
 
 class Timeline(NamedTuple):

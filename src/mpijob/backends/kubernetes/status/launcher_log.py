@@ -26,9 +26,7 @@ _WORLD = b"mpijob-world "
 
 
 class LauncherLog(msgspec.Struct, frozen=True):
-    """The first and last lines of the launcher with timestamps, None if unreadable; when the world was
-    proved.
-    """
+    """The first and last lines of the launcher with timestamps, None if unreadable; when the world was proved."""
 
     text: str | None = ""
     proved: float | None = None

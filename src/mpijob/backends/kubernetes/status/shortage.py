@@ -1,6 +1,4 @@
-"""What a pod that cannot be scheduled lacks, in numbers: from the scheduler's message and the nodes'
-capacity.
-"""
+"""What a pod that cannot be scheduled lacks, in numbers: from the scheduler's message and the nodes' capacity."""
 
 from __future__ import annotations
 

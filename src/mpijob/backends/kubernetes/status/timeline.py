@@ -124,14 +124,14 @@ def _of_cluster(seen: Objects, state: JobState) -> Iterator[Event]:
 
 
 def _unread(state: JobState) -> Iterator[Event]:
-    """What may not be seen is told where it would have been."""
+    """Yield a warning for objects that the user may not read."""
     for finding in state.findings:
         if finding.code == "NOT_ALL_SEEN":
             yield Event(state.created, "NotAllSeen", finding.message, Severity.WARNING, state.attempt)
 
 
 def _end(state: JobState, proved: float | None) -> Iterator[Event]:
-    """The end, which a pod tells in whole seconds, and the log tells of a part of the same second before it."""
+    """Yield the last event."""
     if state.finished is None or not state.phase.final or state.phase.value == "Cancelled":
         # Cancelling is an action of a user, and reported where it happened.
         return

@@ -35,7 +35,8 @@ _START_SECONDS = 60.0
 _PODS, _WORKLOADS = "pods", "workloads"
 _POD_LABELS = tuple(well_known.ENGINE_NAMES.values())
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "labels", "creationTimestamp", "ownerReferences")
-ObjectKey = tuple[str, str]  # namespace and name of an object
+# Namespace and name.
+ObjectKey = tuple[str, str]
 # Namespace, name, owner, and the kind for the Training Operator, whose kinds may share a name.
 Name = tuple[str, str, str, str]
 
@@ -58,9 +59,7 @@ class _Object(NamedTuple):
 
 
 def watch_all(api: Api, namespace: str, served: frozenset[str]) -> Generator[Overseen, None, None]:
-    """Yield the state of each job, a sign of life when all were yielded, then each change; raise lasting
-    errors.
-    """
+    """Yield the state of each job, a sign of life when all were yielded, then each change; raise lasting errors."""
     cluster_watch = _ClusterWatch(api, namespace, served)
     try:
         yield from cluster_watch.states()
@@ -181,7 +180,8 @@ class _ClusterWatch:
         key = max(keys, key=lambda key: self._objects[key].rank)
         newest = self._objects[key]
         if not newest.raw:
-            return  # it has ended and was told
+            # Its final state was yielded.
+            return
         state = self._state(key[1], newest)
         # A digest instead of the state: thousands of states would take the memory that this saves.
         mark = blake2b(msgspec.json.encode(state), digest_size=8).digest()

@@ -87,7 +87,7 @@ def archive(job: MPIJob) -> bytes:
 
 
 def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    # Pods run with any user id, and the user's own name is nobody's business there.
+    # Pods run with any user ID, and other users of the namespace need not see the user's name.
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     entry.mode |= 0o444

@@ -126,7 +126,7 @@ def _find_existing(api: Api, job: Mapping[str, Any], uid: str, attempts: Attempt
     try:
         there = api.find(_path(job))
     except ApiError:
-        # It may exist; whoever starts the attempt next uses the remaining objects.
+        # It may exist; the client that starts the attempt next uses the remaining objects.
         return None
     if there is None:
         _undo(api, {path: created for path, created in attempts.items() if created}, uid)
@@ -193,9 +193,7 @@ def is_unseen_runtime(error: ApiError) -> bool:
 
 
 def is_missed_webhook(error: ApiError) -> bool:
-    """Return whether the API server called a pod of our webhook that was just deleted; the next call
-    succeeds.
-    """
+    """Return whether the API server called a pod of our webhook that was just deleted; the next call succeeds."""
     ours = "failed calling webhook" in error.message and ".mpijob.dev" in error.message
     return error.status == 500 and ours and any(sign in error.message for sign in _PEER_GONE)
 

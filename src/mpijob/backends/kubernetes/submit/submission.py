@@ -94,7 +94,7 @@ class Submission:
         if self._settings.broker:
             from mpijob.backends.kubernetes.broker import client
 
-            facts = client.filled(facts, job, self._access, self._settings)
+            facts = client.with_broker(facts, job, self._access, self._settings)
         if not facts.wait_basis and _will_wait(job, facts):
             facts = self._with_forecast(job, facts, around)
         if facts.taken_names and self._reader.read(JobRef(job.namespace, job.name)).state.phase.final:
@@ -136,7 +136,7 @@ class Submission:
         place, served = f"cluster {self._cluster}", self._reader.served
         with translated("read the cluster state"):
             return preflight.gather(
-                self._api, job, served, self._settings, place=place, lately=lately, asker=asker
+                self._api, job, served, self._settings, place=place, cache=lately, lookup=asker
             )
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:

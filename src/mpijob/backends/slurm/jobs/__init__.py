@@ -1,1 +1,1 @@
-"""Reading jobs: their directories, what Slurm says of them, and where they stand."""
+"""Reads jobs: their directories, Slurm's facts about them, and their states."""

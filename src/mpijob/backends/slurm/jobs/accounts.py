@@ -1,4 +1,4 @@
-"""What jobs used and held: ours by what their own texts measured, those of plain sbatch by Slurm's accounting."""
+"""The accounts of jobs: of ours from what their scripts measured, of plain sbatch jobs from Slurm's accounting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mpijob.model.status.accounts import Account, AccountQuery, Tally
 
 
 def find(reader: JobReader, query: AccountQuery, now: float) -> tuple[Account, ...]:
-    """Return the accounts that are wanted, newest first, at most one more than a page holds."""
+    """Return the matching accounts, newest first, at most one more than a page has."""
     ours = [account for account in _ours(reader, now) if account_store.matches(account, query)]
     plain = [account for account in _plain(reader, query, now) if account_store.matches(account, query)]
     return tuple(sorted([*ours, *plain], key=account_store.sort_key, reverse=True)[: query.limit + 1])
@@ -27,16 +27,19 @@ def find(reader: JobReader, query: AccountQuery, now: float) -> tuple[Account, .
 def _ours(reader: JobReader, now: float) -> Iterator[Account]:
     for place in reader.jobs.all():
         files = reader.jobs.files(place)
-        with contextlib.suppress(NotFound, BackendError):  # it was deleted since we looked, or is damaged
+        # Deleted since the directory was listed, or damaged.
+        with contextlib.suppress(NotFound, BackendError):
             state, plan = reader.state(files, findings=False), files.plan
             yield build.account(state, plan.job, plan.needs, [*tally(files.samples()).values()], now=now)
 
 
 def _plain(reader: JobReader, query: AccountQuery, now: float) -> Iterator[Account]:
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(query.since)) if query.since else ""
-    rows = dict(reader.poll.snapshot().rows)  # all there is where there is no accounting
+    # All there is without accounting.
+    rows = dict(reader.poll.snapshot().rows)
     with contextlib.suppress(MpiJobError):
-        rows |= {row.number: row for row in reader.client.accounting([], since=since)}  # the last try of each
+        # The last try of each job.
+        rows |= {row.number: row for row in reader.client.accounting([], since=since)}
     ours = {reader.jobs.files(place, logs=False).number for place in reader.jobs.all()}
     for row in rows.values():
         if row.number.isdigit() and row.number not in ours and not batch_script.read_comment(row.comment):

@@ -25,6 +25,7 @@ from mpijob.model.spec import dependencies
 from mpijob.observation.state import phase as phases
 from mpijob.observation.state.phase import PhaseResult, Reason
 
+# States in which Slurm requeues a job by itself if it may.
 _LOST = (SlurmState.NODE_FAIL, SlurmState.BOOT_FAIL, SlurmState.PREEMPTED)
 REASONS = {
     SlurmState.TIMEOUT: Reason.TIME_LIMIT,
@@ -38,8 +39,10 @@ REASONS = {
     SlurmState.REVOKED: Reason.CANCELLED,
     SlurmState.FAILED: Reason.LAUNCHER_FAILED,
 }
-_LATE_SECONDS = 300.0  # after which a job that Slurm does not know will not be known any more
-_ACT_SECONDS = 30.0  # an act is written down once Slurm has carried it out
+# Slurm forgets a job after MinJobAge (300 s by default); one that it does not know by then stays unknown.
+_LATE_SECONDS = 300.0
+# The owner's action is noted once Slurm has carried it out.
+_ACT_SECONDS = 30.0
 _WAITS = {Outlook.USER: Reason.HELD, Outlook.NEVER: Reason.NEVER_STARTS}
 _RESTS = phases.derive(phases.Observation(queued=True, suspend_requested=True))
 _UNKNOWN = "Slurm does not know job {} any more, and neither its journal nor the accounting says how it ended"
@@ -141,17 +144,21 @@ def _standing(seen: Seen) -> Standing:
     completing = row is not None and row.state is SlurmState.COMPLETING
     if row is not None and row.state.waits:
         return _waiting(seen, row, number)
+    # The nodes are given back: the journal has an end, or Slurm no longer runs the job.
     given_back = attempt is None or row is None or attempt.ended is not None or completing
     if files.suspended and given_back and not (row and row.ending):
         return Standing(_RESTS, False, number)
     if attempt is None:
         return _not_begun(seen)
+    # A resumed job is requeued, and its last journal is that of the attempt before.
     again = resumed is not None and not files.suspended and resumed.time > (attempt.ended or 0.0)
     if attempt.ended_by_itself and not again:
         return _by_itself(seen, attempt, bool(cancelled))
     ending = (row.ending if row else None) or _why_ended(seen)
+    # Slurm responds and does not know the job, whose journal has no end.
     if ending is None and row is None and seen.answered and not attempt.ended:
         return _failed(Reason.OUTCOME_UNKNOWN, _UNKNOWN.format(files.number), settled=False, attempt=number)
+    # Slurm requeues such a job itself, under the same number.
     requeue = files.plan.job.requeue_on_lost_worker and not (row and row.state.final)
     if ending is SlurmState.REQUEUED or (ending in _LOST and requeue):
         message = f"Slurm puts the job back into the queue: {ending.value}"
@@ -200,6 +207,7 @@ def _by_itself(seen: Seen, attempt: Attempt, cancelled: bool) -> Standing:
             return Standing(result, False, attempt.number + 1)
     facts.cancelled = cancelled and bool(attempt.code)
     ending = row.ending if row else None
+    # The launcher sees a killed rank only; that memory or a node was the cause is known to Slurm.
     if attempt.code and ending in (SlurmState.OUT_OF_MEMORY, SlurmState.NODE_FAIL) and facts.stopped is None:
         return _by_slurm(seen, attempt, ending)
     return Standing(_ended(seen, attempt), True, attempt.number)
@@ -214,6 +222,7 @@ def _by_slurm(seen: Seen, attempt: Attempt, ending: SlurmState) -> Standing:
     reason = REASONS.get(ending, Reason.LAUNCHER_FAILED)
     if ending is SlurmState.CANCELLED:
         return _cancelled(said, row is not None, attempt.number)
+    # So that ranks that Slurm killed are not taken for the cause.
     attempt.state.stop(reason, said)
     result = phases.failure(attempt.state.observe(ended=True, ranks_watched=False))
     failed = _failed(reason, said, settled=row is not None, attempt=attempt.number)
@@ -222,6 +231,7 @@ def _by_slurm(seen: Seen, attempt: Attempt, ending: SlurmState) -> Standing:
 
 def _why_ended(seen: Seen) -> SlurmState | None:
     """Return why Slurm ended the last attempt, as its own words in the launcher's log say."""
+    # Slurm writes its reason into the launcher's log when it sends SIGTERM.
     if seen.attempt is None or seen.attempt.stop_reason != "term":
         return None
     return job_states.told_in_log(seen.said)
@@ -243,6 +253,7 @@ def _not_begun(seen: Seen) -> Standing:
         return Standing(PhaseResult(Phase.PENDING, Reason.STARTING, message))
     if row.ending is SlurmState.CANCELLED:
         return _cancelled_before(row)
+    # The batch script's own exit codes for a directory that the node does not have.
     code, signal = job_states.exit_code(row.exit)
     refused = signal == job_states.LAUNCH_FAILED or code in (NOT_SHARED, NOT_WRITABLE)
     if refused or row.ending is SlurmState.FAILED:

@@ -1,4 +1,4 @@
-"""What happened to a job, in order: from its journals, from what its owner asked for, and from how it ended."""
+"""The events of a job in order: from its journals, its owner's actions, and its end."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _ACTS = {
 
 def of(files: JobFiles, state: JobState) -> tuple[Event, ...]:
     """Return the events of a job, numbered."""
-    found = sorted(_all(files, state), key=lambda one: one.time)
-    return tuple(msgspec.structs.replace(one, sequence=place) for place, one in enumerate(found, 1))
+    found = sorted(_all(files, state), key=lambda event: event.time)
+    return tuple(msgspec.structs.replace(event, sequence=number) for number, event in enumerate(found, 1))
 
 
 def _all(files: JobFiles, state: JobState) -> Iterator[Event]:
@@ -43,4 +43,4 @@ def _all(files: JobFiles, state: JobState) -> Iterator[Event]:
 
 
 def _at(attempts: list[Attempt], time: float) -> int:
-    return max((one.number for one in attempts if one.started <= time), default=1)
+    return max((attempt.number for attempt in attempts if attempt.started <= time), default=1)

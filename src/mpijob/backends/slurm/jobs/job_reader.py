@@ -1,6 +1,7 @@
-"""Reading jobs: their files, squeue's one answer, and the accounting for what squeue has forgotten.
+"""Reads jobs: their files, the cached output of squeue, and the accounting for jobs that squeue no longer
+shows.
 
-Jobs that somebody submitted by sbatch himself have no directory; they are read by `plain_jobs`.
+Jobs that were submitted with plain sbatch have no directory; `plain_jobs` reads them.
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ from mpijob.observation.logs import cri
 from mpijob.observation.state.phase import Reason
 
 _SAID_BYTES, _REPORT_BYTES = 16 << 10, 1 << 20
-_TEARDOWN_SECONDS = 1.0  # from what others see of a rank that goes until its own end is written down
-_LINES = 2000  # of a script's log that are searched for a cause
+# From what other ranks notice of a lost rank until its own end is in the journal.
+_TEARDOWN_SECONDS = 1.0
+# The lines of a script's log that are searched for a cause.
+_LINES = 2000
 _ENDS_SECONDS = 10.0
-_FORGOTTEN_SECONDS = 10.0  # of a job that squeue does not show: so late may the accounting know a new one
+# The accounting may know a new job this much later than squeue.
+_FORGOTTEN_SECONDS = 10.0
 
 
 class JobReader:
-    """What is seen of jobs."""
+    """Reads jobs; caches accounting records."""
 
     def __init__(self, client: SlurmClient, jobs: JobDirectories, poll: Poll, rules: str) -> None:
         self.client, self.jobs, self.poll, self._rules = client, jobs, poll, rules
@@ -60,7 +64,7 @@ class JobReader:
         return self.jobs.files(self.find(ref))
 
     def ours(self, ref: JobRef) -> JobFiles | None:
-        """Return the files of a job of ours, None for one of plain sbatch; raise NotFound for one that is nowhere."""
+        """Return the files of a job of ours, None for one of plain sbatch; raise NotFound for any other."""
         place = self.jobs.find(ref)
         if place is not None:
             return self.jobs.files(place)
@@ -68,7 +72,7 @@ class JobReader:
         return None
 
     def get(self, ref: JobRef) -> JobState:
-        """Return where a job stands, of ours or of plain sbatch; raise NotFound."""
+        """Return a job's state; raise NotFound."""
         place = self.jobs.find(ref)
         if place is not None:
             files = self.jobs.files(place)
@@ -78,14 +82,14 @@ class JobReader:
         return state if row.ending is None else self._with_exit_code(state, row.number)
 
     def _with_forecasts(self, found: Iterable[tuple[str, JobState]]) -> list[JobState]:
-        """Return states, each given with its job's number; those of jobs that wait with when they will start."""
+        """Return the states, given with their Slurm IDs; those of waiting jobs with their start times."""
         states = [*found]
         waiting = [number for number, state in states if number and state.phase is Phase.QUEUED]
         forecasts = self.waits.of(self.poll.snapshot().rows, waiting, time.time()) if waiting else {}
         return [state.forecast(forecasts[key]) if key in forecasts else state for key, state in states]
 
     def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
-        """Return the job as each of its attempts ended, and as it is now."""
+        """Return the last state of each attempt, and the current state."""
         now = self.get(ref)
         place = self.jobs.find(now.ref)
         if place is None:
@@ -101,27 +105,28 @@ class JobReader:
         return self._explained(seen, state, standing) if state.phase is Phase.FAILED else state
 
     def ended(self, ref: JobRef) -> JobState:
-        """Return the state of a job that was cancelled just now, once Slurm says that it has ended."""
+        """Return the state of a job that was just cancelled, once Slurm reports its end."""
         end = time.monotonic() + _ENDS_SECONDS
         while not (state := self.get(ref)).phase.final and time.monotonic() < end:
             self.poll.snapshot(since=time.time())
         return state
 
     def plain(self, ref: JobRef) -> Row:
-        """Return the row of a job that sbatch was given by somebody himself; raise NotFound."""
+        """Return the row of a plain sbatch job; raise NotFound."""
         number = plain_jobs.number_of(ref)
         if number is None:
             raise no_such_job(ref)
         snapshot = self.poll.snapshot()
         row = snapshot.rows.get(number) or self.client.job(number) or self._forgotten(number, 0.0)
         if row is not None and (batch_script.read_comment(row.comment) or not plain_jobs.named(row, ref)):
-            row = None  # one of ours that was deleted, or another name
+            # A job of ours that was deleted, or another name.
+            row = None
         if row is None:
             raise snapshot.error or no_such_job(ref)
         return row
 
     def state(self, files: JobFiles, *, findings: bool = True) -> JobState:
-        """Return where a job of ours stands; with the causes where it failed."""
+        """Return the state of a job of ours, with the causes if it failed."""
         if (settled := files.settled()) is not None and (
             settled.findings or not findings or settled.phase is not Phase.FAILED
         ):
@@ -139,16 +144,18 @@ class JobReader:
         return state
 
     def seen(self, files: JobFiles) -> Seen:
-        """Return all that is known of a job now."""
+        """Return everything that is known of a job now."""
         numbers = files.attempts()
         attempt = files.attempt(numbers[-1]) if numbers else None
         over = attempt is not None and attempt.ended_by_itself and attempt.retry_seconds is None
-        over = over and not files.suspended  # Slurm may have put it back into the queue as it ended
+        # Slurm may have requeued it as it ended.
+        over = over and not files.suspended
         snapshot = Snapshot(0.0, Rows()) if over and attempt and not attempt.code else self.poll.snapshot()
         if not files.number and (
             found := [key for key, uid in snapshot.rows.ours() if uid == files.place.uid]
         ):
-            files.take_number(found[0])  # its submit was ended, or had no answer, before that was noted
+            # The submit was killed, or got no response, before it could store the ID.
+            files.take_number(found[0])
         row = snapshot.rows.get(files.number) if files.number else None
         if row is None and files.number and snapshot.answered and not over:
             row = self._forgotten(files.number, files.place.created)
@@ -158,7 +165,7 @@ class JobReader:
         return Seen(files, attempt, row, fresh, time.time(), silent, said)
 
     def _of_script(self, files: JobFiles, *, findings: bool) -> JobState:
-        """Return where a script stands that sbatch got as it is: Slurm's word is all there is, and its log."""
+        # A script has no journals: Slurm's row and its log are all there is.
         seen = self.seen(files)
         if seen.row is None:
             return derive.state(seen)[0]
@@ -174,12 +181,12 @@ class JobReader:
             steps = queries.steps(self.client.accounting([files.number], steps=True))
             state = msgspec.structs.replace(state, steps=steps)
             if state.phase is Phase.FAILED:
-                state = _because(state, self._causes(state, files, self._said(files, state.attempt)))
+                state = _because(state, self._causes(state, files, self._last_lines(files, state.attempt)))
             files.settle(state)
         return state
 
     def _with_exit_code(self, state: JobState, number: str) -> JobState:
-        """Return a state with the exit code of its batch script, whole: the accounting's has lost its highest bit."""
+        # sacct and squeue lose the highest bit of the exit code; `scontrol show job` has all of it.
         try:
             fields = self.client.show_job(number)
         except MpiJobError:
@@ -188,9 +195,8 @@ class JobReader:
             return state
         return msgspec.structs.replace(state, launcher_exit_code=job_states.exit_code(fields["ExitCode"])[0])
 
-    def _said(self, files: JobFiles, attempt: int) -> tuple[LogLine, ...]:
-        """Return the last lines of what a script said."""
-        from mpijob.backends.slurm.jobs import logs as script_logs  # start-up is a feature
+    def _last_lines(self, files: JobFiles, attempt: int) -> tuple[LogLine, ...]:
+        from mpijob.backends.slurm.jobs import logs as script_logs
 
         try:
             outputs = script_logs.outputs(self.client, files.number, files, attempt)
@@ -202,8 +208,9 @@ class JobReader:
     def _causes(
         self, state: JobState, files: JobFiles, logs: tuple[LogLine, ...] = ()
     ) -> tuple[Finding, ...]:
-        """Return why a job failed of whose ranks nothing is known: by Slurm's reason, and by what its script said."""
-        from mpijob.backends import site_rule_loader  # start-up is a feature
+        """Return why a job failed whose ranks are unknown: by Slurm's reason and the script's output."""
+        # Imported late: the rules are loaded only for a failure.
+        from mpijob.backends import site_rule_loader
         from mpijob.backends.attempts.findings import explained
         from mpijob.diagnosis.evidence import Evidence
 
@@ -215,13 +222,13 @@ class JobReader:
         return explained(seen, site_rule_loader.load_if_valid(self._rules))
 
     def _forgotten(self, number: str, created: float) -> Row | None:
-        """Return the last try of a job as the accounting has it; asked again only after a while."""
+        """Return the last try of a job from the accounting; read again after a while only."""
         now = time.time()
         when, row = self._accounted.get(number, (0.0, None))
         if row is not None or now - when < _FORGOTTEN_SECONDS or now - created < 2.0:
             return row
         try:
-            tries = [one for one in self.client.accounting([number]) if one.number == number]
+            tries = [row for row in self.client.accounting([number]) if row.number == number]
         except MpiJobError:
             tries = []
         row = tries[-1] if tries and tries[-1].ending is not None else None
@@ -229,11 +236,12 @@ class JobReader:
         return row
 
     def _dependent(self, files: JobFiles, state: JobState) -> JobState:
-        """Return the state of a job that waits for others, or will never start because of one."""
+        """Return the state of a job that waits for others, or cannot start because of one."""
         plan = files.plan
         try:
             others = [(ref, self.other(ref)) for ref in plan.waits_for]
-        except BackendError:  # where it stands will be known when Slurm answers again
+        except BackendError:
+            # Known when Slurm responds again.
             return state
         known = dependencies.of_entries(plan.job.after, others)
         waits, finding = dependencies.judge(state.ref.name, known)
@@ -242,14 +250,15 @@ class JobReader:
         return dependencies.refused(state, finding, time.time())
 
     def other(self, ref: JobRef) -> JobState | None:
-        """Return where a job stands that another waits for; None where there is none."""
+        """Return the state of a job that another one waits for; None if it does not exist."""
         try:
             return self.get(ref)
         except NotFound:
             return None
 
     def _explained(self, seen: Seen, state: JobState, standing: Standing) -> JobState:
-        from mpijob.backends.attempts import evidence  # the rules are loaded only for a failure
+        # Imported late: the rules are loaded only for a failure.
+        from mpijob.backends.attempts import evidence
 
         files, attempt = seen.files, seen.attempt
         if attempt is None or attempt.number != standing.attempt:
@@ -268,21 +277,21 @@ class JobReader:
 
     # -- many jobs --------------------------------------------------------------------------------
     def page(self, scope: Scope) -> Page:
-        """Return one page of states, newest first: the newest of each name (or all runs), and those of plain sbatch."""
+        """Return one page, newest first: the newest job of each name (or all runs), and plain sbatch jobs."""
         snapshot = self.poll.snapshot()
         known = [
-            one for one in self._listed(snapshot, runs=scope.runs) if scope_filter.matches_ref(one.ref, scope)
+            job for job in self._listed(snapshot, runs=scope.runs) if scope_filter.matches_ref(job.ref, scope)
         ]
         if scope_filter.needs_state(scope):
-            known = [one for one in known if scope_filter.matches(one.state(), scope)]
-        page, following = scope_filter.paginate(known, scope, lambda one: one.order)
-        states = self._with_forecasts((one.number, one.state()) for one in page)
+            known = [job for job in known if scope_filter.matches(job.state(), scope)]
+        page, following = scope_filter.paginate(known, scope, lambda job: job.order)
+        states = self._with_forecasts((job.number, job.state()) for job in page)
         items = tuple(msgspec.structs.replace(state, ranks=()) for state in states)
         notices = (_silent(snapshot.error),) if snapshot.error else ()
         return Page(items, following, len(known), notices)
 
     def _listed(self, snapshot: Snapshot, *, runs: bool) -> list[Listed]:
-        """Return what a list is made of, newest first; no job's own files are read for it yet."""
+        """Return the jobs of a list, newest first; their own files are not read yet."""
         newest: dict[tuple[str, str, int], Place] = {}
         for place in self.jobs.all():
             newest.setdefault((place.namespace, place.name, place.number if runs else 0), place)
@@ -297,13 +306,14 @@ class JobReader:
             row = snapshot.rows[number]
             state = partial(plain_jobs.state, row)
             found.append(Listed(plain_jobs.order(row), plain_jobs.ref(row), number, state))
-        return sorted(found, key=lambda one: one.order, reverse=True)
+        return sorted(found, key=lambda job: job.order, reverse=True)
 
     def _brief(self, place: Place, number: str, snapshot: Snapshot) -> JobState:
-        """Return the state of a job of ours for a list: of one that only waits, Slurm's row says enough."""
+        # A list of many waiting jobs must not read each one's directory on a shared file system.
         row = snapshot.rows.get(number) if number else None
         told = batch_script.read_comment(row.comment) if row and _waits_only(row) else None
-        if row and told and not told.more and self.jobs.untouched(place):  # the row may be two seconds old
+        # The row may be two seconds old, and the job started since.
+        if row and told and not told.more and self.jobs.untouched(place):
             return derive.queued(place, row, told)
         try:
             return self.state(self.jobs.files(place, logs=False), findings=False)
@@ -314,7 +324,7 @@ class JobReader:
 
 
 class Listed(NamedTuple):
-    """One job of a list: where it stands in it, its address, its number in Slurm, and how its state is had."""
+    """A job of a list: its order, reference, Slurm ID, and a function that returns its state."""
 
     order: int
     ref: JobRef
@@ -327,7 +337,7 @@ def _waits_only(row: Row) -> bool:
 
 
 def _because(state: JobState, found: tuple[Finding, ...]) -> JobState:
-    """Return the state of a failed job with its causes, the first of which says what happened."""
+    """Return the state of a failed job with its causes; the first is its message."""
     message = found[0].message if found else state.message
     return msgspec.structs.replace(state, findings=found, message=message)
 
@@ -338,7 +348,7 @@ def _silent(error: MpiJobError) -> Finding:
 
 
 def _take_reports(files: JobFiles, attempt: Attempt, lost: re.Pattern[bytes]) -> Callable[[LogLine], bool]:
-    """Note what srun reported; return which lines only follow from it: srun's, and those of ranks that lost a peer."""
+    """Apply srun's reports to the attempt; return whether a line only follows from the first failure."""
     state = attempt.state
     said = [cri.parse(line) for line in _tail(files, attempt.number, _REPORT_BYTES).splitlines()]
     reports = srun_reports.read(line.text for line in said)
@@ -363,7 +373,7 @@ def _take_reports(files: JobFiles, attempt: Attempt, lost: re.Pattern[bytes]) ->
 
 
 def _tail(files: JobFiles, number: int, most: int = _SAID_BYTES) -> bytes:
-    """Return the end of the launcher's log: Slurm says there why it ends a job."""
+    """Return the end of the launcher's log, where Slurm writes why it ends a job."""
     try:
         with (files.logs(number) / "launcher.log").open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - most))

@@ -1,4 +1,4 @@
-"""What a job said: the log files of its ranks, live or stored; of a script, the files that Slurm writes."""
+"""A job's log: the files of its ranks, live or stored; of a script, the output files that Slurm writes."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ def of_ranks(reader: JobReader, files: JobFiles, query: LogQuery, pause: Pause) 
         now = reader.jobs.files(files.place)
         try:
             state = reader.state(now, findings=False)
-        except NotFound:  # it was deleted meanwhile
+        except NotFound:
+            # The job was deleted meanwhile.
             return [], {}, True
-        numbers = [one for one in now.attempts() if query.attempt in (None, one)]
+        numbers = [number for number in now.attempts() if query.attempt in (None, number)]
         over = state.phase.final or state.phase is Phase.SUSPENDED
-        return [(now.logs(one), one) for one in numbers], log_reader.workers_of(state.ranks), over
+        return [(now.logs(attempt), attempt) for attempt in numbers], log_reader.workers_of(state.ranks), over
 
     if query.follow:
         yield from log_reader.follow(found, query, pause)
@@ -48,9 +49,9 @@ def of_ranks(reader: JobReader, files: JobFiles, query: LogQuery, pause: Pause) 
 def of_script(
     reader: JobReader, known: JobState, files: JobFiles | None, query: LogQuery, pause: Pause
 ) -> Iterator[LogLine]:
-    """Yield the lines of the files that Slurm writes for a script. Nobody wrote down when each was said.
+    """Yield the lines of the files that Slurm writes for a script.
 
-    A line has the time when it was seen, or that of the file's last change.
+    They have no timestamps: a line has the time of the file's last change.
     """
     wanted = pipeline.LogPipeline(query)
     sources: tuple[ScriptOutput, ...] = ()
@@ -76,7 +77,8 @@ def of_script(
         pause(0.2)
         try:
             state = reader.get(ref)
-        except NotFound:  # it was deleted meanwhile, or Slurm has forgotten it
+        except NotFound:
+            # The job was deleted meanwhile, or Slurm has forgotten it.
             yield from wanted.rest()
             return
 
@@ -84,7 +86,7 @@ def of_script(
 def outputs(
     client: SlurmClient, number: str, files: JobFiles | None, attempt: int
 ) -> tuple[ScriptOutput, ...]:
-    """Return the output file of each stream of a script, kept at the submit or asked of Slurm; none was read yet."""
+    """Return the output files of a script, unread: those stored at the submit, else from Slurm."""
     fields: dict[str, str] = {}
     if files is not None:
         with contextlib.suppress(OSError, msgspec.DecodeError):
@@ -96,19 +98,21 @@ def outputs(
 
 
 class ScriptOutput:
-    """A file that grows, and how far it was read; what is no plain file says nothing."""
+    """A growing file, and how far it was read; anything but a regular file has no lines."""
 
     def __init__(self, path: Path, stream: str, attempt: int) -> None:
         self._path, self._stream, self._attempt = path, stream, attempt
         self._offset, self._rest = 0, b""
 
     def read(self, *, last: bool) -> Iterator[LogLine]:
-        """Yield the lines that are new; with `last`, also one that has no end yet."""
-        if not self._path.is_file():  # not there yet, or something that has no end
+        """Yield the new lines; with `last`, also one without a line feed."""
+        # It does not exist yet, or is a device or pipe, which may have no end.
+        if not self._path.is_file():
             return
         with self._path.open("rb") as file:
             about = os.fstat(file.fileno())
-            if about.st_size < self._offset:  # Slurm started the job again, and the file anew
+            # Slurm has restarted the job and truncated the file.
+            if about.st_size < self._offset:
                 self._offset, self._rest = 0, b""
             file.seek(self._offset)
             data = self._rest + file.read()

@@ -1,7 +1,7 @@
-"""Jobs that somebody gave to sbatch himself: what Slurm knows of them, in the same words as of ours.
+"""Jobs that users submitted with plain sbatch: Slurm's facts about them in the terms of our own jobs.
 
-They are called after their name and number, `relax-1234`; the number alone finds them too. Their spec is read from
-the script that Slurm keeps, their log from the file that it writes.
+Their names are name and ID, `relax-1234`; the ID alone finds them, too. Their specification is read from the
+script that Slurm has stored, their log from the file that it writes.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ _LAUNCHERS = {Phase.SUCCEEDED: LauncherPhase.SUCCEEDED, Phase.CANCELLED: Launche
 
 
 def ref(row: Row) -> JobRef:
-    """Return the address of a job: its uid is its number in Slurm."""
+    """Return the reference of a job; its uid is its Slurm ID."""
     words = re.sub(r"[^a-z0-9]+", "-", row.name.lower()).strip("-")[:40] or "job"
     return JobRef("default", f"{words}-{row.array or row.number}".replace("_", "-"), f"slurm-{row.number}")
 
 
 def number_of(ref: JobRef) -> str | None:
-    """Return the number in Slurm that an address means; None where it means none."""
+    """Return the Slurm ID in a reference; None if it has none."""
     text = ref.uid.removeprefix("slurm-") if ref.uid.startswith("slurm-") else "" if ref.uid else ref.name
     match = _NUMBER.fullmatch(text)
     return match[1] if match else None
 
 
 def named(row: Row, wanted: JobRef) -> bool:
-    """Whether a job is the one that an address means: by its uid, its number alone, or its name."""
+    """Return whether a reference means this job: by its uid, its ID alone, or its name."""
     return bool(wanted.uid) or wanted.name.isdigit() or wanted.name == ref(row).name
 
 
 def order(row: Row) -> int:
-    """Return where a job stands in a list: its time in microseconds, told apart by its number."""
+    """Return a job's order in lists: its time in microseconds, made unique by its ID."""
     return int(row.submitted * 1_000_000) + int(row.number) % 1_000_000
 
 
 def state(row: Row) -> JobState:
-    """Return what Slurm says of a job; its batch script is the launcher, which runs on the first node."""
+    """Return a job's state; its batch script is the launcher, which runs on the first node."""
     phase, reason, message = _standing(row)
     nodes = units.hosts(row.nodes) or ()
     started = None if phase is Phase.QUEUED else row.started
@@ -76,7 +76,7 @@ def state(row: Row) -> JobState:
 
 
 def of_ours(row: Row, files: JobFiles) -> JobState:
-    """Return the same of a script that we handed to sbatch: Slurm's word, and what the job says of itself."""
+    """Return the state of a script that mpijob submitted: Slurm's facts, and those of the job's own files."""
     plan, job, found = files.plan, files.plan.job, state(row)
     told: dict[str, Any] = {}
     if files.suspended and row.state.waits:
@@ -111,8 +111,8 @@ def _standing(row: Row) -> PhaseResult:
 
 
 def spec(row: Row, script: str) -> MPIJob:
-    """Return what was asked for, as far as the script's header tells; without it, what Slurm counts."""
-    from mpijob.formats.convert import batch_script  # start-up is a feature
+    """Return the specification from the script's header; without a script, from Slurm's row."""
+    from mpijob.formats.convert import batch_script
 
     name, workers = ref(row).name, max(1, row.node_count)
     if not script:
@@ -123,7 +123,7 @@ def spec(row: Row, script: str) -> MPIJob:
 
 
 def warnings(state: JobState) -> tuple[Finding, ...]:
-    """Return that a job waits for what does not come by itself."""
+    """Return a warning for a job that waits for something that does not happen by itself."""
     hints = {
         Reason.NEVER_STARTS.value: "cancel it, and submit it within these limits: mpijob why shows them",
         Reason.HELD.value: "release it with: scontrol release NUMBER",

@@ -1,7 +1,9 @@
-"""What squeue says, asked at most once in two seconds however many jobs are followed, by all processes together.
+"""The output of squeue, read at most once in two seconds by all processes of a user, however many jobs are
+followed.
 
-The answer is kept in a file of this user, which other processes read instead of asking. Where Slurm does not answer,
-the last answer stands with the reason, and whoever has one already is not kept waiting: the question goes on behind.
+It is stored in a file, which other processes read instead of calling squeue: many clients would slow down
+slurmctld. If Slurm does not respond, the last output is returned with the error, and callers that have one
+are not kept waiting: squeue continues in a thread.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ from mpijob.formats.slurm import queries
 from mpijob.formats.slurm.queries import Rows
 
 EVERY_SECONDS = 2.0
-_PATIENCE_SECONDS = 0.3  # for a fresh answer, where there is an older one
+# For a newer result, if there is an older one.
+_WAIT_SECONDS = 0.3
 
 
 class Snapshot(NamedTuple):
-    """The user's jobs as Slurm saw them at a time, by number; `error` is why there is no newer answer."""
+    """The user's jobs at a time, by ID; `error` is why there is no newer result."""
 
     time: float
     rows: Rows
@@ -34,12 +37,12 @@ class Snapshot(NamedTuple):
 
     @property
     def answered(self) -> bool:
-        """Whether Slurm has said anything yet."""
+        """Whether Slurm has responded yet."""
         return self.time > 0
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The root of what processes of this user keep for each other in a file: what Slurm said at a time."""
+    """The base of results that processes of this user share in a file."""
 
     time: float
 
@@ -48,16 +51,17 @@ K = TypeVar("K", bound=Kept)
 
 
 def recall(file: Path, kind: type[K], seconds: float) -> K | None:
-    """Return what was kept at most so many seconds ago; None where nothing was, or it cannot be read."""
+    """Return a stored result that is at most `seconds` old; None without one."""
     try:
         known = codec.decode(file.read_bytes(), kind)
     except (OSError, msgspec.DecodeError):
         return None
-    return known if -1 <= time.time() - known.time < seconds else None  # another machine's clock may be ahead
+    # Another machine's clock may be ahead.
+    return known if -1 <= time.time() - known.time < seconds else None
 
 
 def keep(file: Path, value: Kept) -> None:
-    """Keep what Slurm said; where nothing can be written, it is asked again."""
+    """Store a result; if that fails, Slurm is called again."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         atomic_write.write(file, msgspec.json.encode(value))
@@ -66,24 +70,25 @@ def keep(file: Path, value: Kept) -> None:
 
 
 class Squeue(Kept, frozen=True):
-    """What squeue printed."""
+    """The output of squeue."""
 
     text: str
 
 
 class Poll:
-    """The one question to Slurm."""
+    """The shared calls of squeue."""
 
     def __init__(self, client: SlurmClient, folder: Path) -> None:
         self._client, self.folder = client, folder
         self._file, self._lock = folder / "squeue", folder / "squeue.lock"
         self._guard = threading.Condition()
         self._asking = False
-        self._tried = 0.0  # when it was asked last, whatever came of that
+        # When it was called last, whatever the result.
+        self._tried = 0.0
         self._last = Snapshot(0.0, Rows())
 
     def snapshot(self, since: float = 0.0) -> Snapshot:
-        """Return the last answer, at most two seconds old where Slurm answers; none older than `since`."""
+        """Return the last result, at most 2 s old if Slurm responds; not older than `since`."""
         oldest = max(time.time() - EVERY_SECONDS, since)
         with self._guard:
             if self._last.time >= oldest or (self._last.error and time.time() - self._tried < EVERY_SECONDS):
@@ -91,7 +96,7 @@ class Poll:
             if not self._asking:
                 self._asking = True
                 threading.Thread(target=self._ask, args=(oldest,), daemon=True, name="squeue").start()
-            patience = _PATIENCE_SECONDS if self._last.answered and self._last.time >= since else None
+            patience = _WAIT_SECONDS if self._last.answered and self._last.time >= since else None
             self._guard.wait_for(lambda: not self._asking, patience)
             return self._last
 
@@ -101,7 +106,8 @@ class Poll:
             found = self._answer(oldest)
         except MpiJobError as error:
             found = error
-        finally:  # whoever waits for the answer does not wait for ever
+        finally:
+            # Callers that wait are woken in any case.
             with self._guard:
                 if isinstance(found, Squeue):
                     self._last = Snapshot(found.time, Rows(found.text))
@@ -111,13 +117,15 @@ class Poll:
                 self._guard.notify_all()
 
     def _answer(self, oldest: float) -> Squeue:
-        """Return an answer that is fresh enough: another process's, else our own, which others will find."""
+        """Return a result that is recent enough: another process's, else a new one."""
         with contextlib.ExitStack() as held:
-            with contextlib.suppress(OSError):  # where there is no place for files, it is asked without them
+            # Without a writable directory, squeue is called by each process.
+            with contextlib.suppress(OSError):
                 self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 fcntl.flock(held.enter_context(self._lock.open("w")), fcntl.LOCK_EX)
             kept = recall(self._file, Squeue, time.time() - oldest)
-            if kept is not None:  # another process may have asked while we waited
+            # Another process called it while this one waited for the lock.
+            if kept is not None:
                 return kept
             when = time.time()
             found = Squeue(when, self._client.run(queries.squeue()))

@@ -1,7 +1,8 @@
-"""When this user's waiting jobs start: their queue in each partition, played out by how long commands ran before.
+"""The start times of this user's waiting jobs: the queue of each partition, simulated with earlier run times.
 
-Other users' jobs are hidden at many sites, so only what they hold now counts. What Slurm's backfill scheduler expects
-(%S of squeue) is a bound, not an estimate: it takes every job for as long as its time limit.
+Other users' jobs are hidden at many sites, so only what they hold now counts. The time that Slurm's backfill
+scheduler expects (%S of squeue) is a bound and no estimate, because it assumes that every job uses its whole
+time limit.
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ from mpijob.model import Phase
 from mpijob.model.status.forecast import Forecast
 from mpijob.observation.state import queue_wait
 
-_KNOWN_SECONDS = 10.0  # for which the CPUs of partitions are not asked again
-_OLDEST_SECONDS = 30.0  # until then that waits for the next answer of squeue that comes anyway
-_TOGETHER_SECONDS = 0.1  # by which the answers of sinfo and squeue may be apart
-_ENDED_JOBS = 50  # the newest of ours, whose durations are read
-_PLAYED_JOBS = 60  # of each partition's queue; behind them only the place is told
+# How long the CPUs of partitions are cached.
+_KNOWN_SECONDS = 10.0
+# Until then, a result waits for the next squeue that is called anyway.
+_OLDEST_SECONDS = 30.0
+# The longest time between the calls of sinfo and squeue.
+_TOGETHER_SECONDS = 0.1
+# The newest ended jobs of ours, whose run times are read.
+_ENDED_JOBS = 50
+# Of each partition's queue; of later jobs only the position is known.
+_SIMULATED_JOBS = 60
 _NO_TURN = ("Dependency", "BeginTime", "JobHeld", "JobHold", "launch failed")
 _OTHERS = "other jobs of the partition, which you may not see, are ahead"
 BOUND = "the latest start that Slurm expects, if every job uses its whole time limit"
@@ -35,7 +41,7 @@ _NO_ROOM = "the number of free CPUs of the partition is unknown"
 
 
 class Asked(NamedTuple):
-    """What a job asks for: CPUs of a partition, and time; `command` says what it runs, for all runs of the same."""
+    """A job's request: CPUs of a partition, time limit; `command` is the same for all runs of one program."""
 
     partition: str
     cpus: int
@@ -50,7 +56,7 @@ class Room(Kept, frozen=True):
     held: dict[str, int]
 
     def free(self, partition: str, held_now: int) -> int:
-        """Return the idle CPUs of a partition now, as far as this user's own jobs have changed them."""
+        """Return the idle CPUs of a partition now, corrected by what this user's own jobs have changed since."""
         return max(0, self.idle.get(partition, 0) + self.held.get(partition, 0) - held_now)
 
 
@@ -60,24 +66,25 @@ class WaitEstimates:
     def __init__(self, client: SlurmClient, poll: Poll, jobs: JobDirectories) -> None:
         self._client, self._poll, self._jobs = client, poll, jobs
         self._file = poll.folder / "room"
-        self._durations: dict[str, tuple[str, float] | None] = {}  # of each ended job by its uid
+        # Of each ended job by its uid.
+        self._durations: dict[str, tuple[str, float] | None] = {}
 
     def of(self, rows: Rows, numbers: Iterable[str], now: float) -> dict[str, Forecast]:
-        """Return when these jobs start, by number; those that do not wait for their turn are left out."""
+        """Return the start times of these jobs by ID, without those that wait for something else."""
         wanted = {number for number in numbers if number in rows and waits_its_turn(rows[number])}
         found: dict[str, Forecast] = {}
         for partition in sorted({rows[number].partition for number in wanted}):
             waiting = queue(rows, partition)
-            for row, forecast in zip(waiting, self._played(rows, partition, waiting), strict=True):
+            for row, forecast in zip(waiting, self._simulate(rows, partition, waiting), strict=True):
                 if row.number in wanted:
                     found[row.number] = _corrected(row, forecast, now)
         return found
 
     def of_new(self, rows: Rows, job: Asked) -> Forecast:
-        """Return when a job would start that is submitted now, behind this user's others."""
-        return self._played(rows, job.partition, queue(rows, job.partition), job)[-1]
+        """Return the start time of a job that is submitted now, behind this user's others."""
+        return self._simulate(rows, job.partition, queue(rows, job.partition), job)[-1]
 
-    def _played(self, rows: Rows, partition: str, waiting: list[Row], *new: Asked) -> tuple[Forecast, ...]:
+    def _simulate(self, rows: Rows, partition: str, waiting: list[Row], *new: Asked) -> tuple[Forecast, ...]:
         jobs = [*map(_asked, waiting), *new]
         ahead = bool(waiting) and waiting[0].reason == "Priority"
         room = None if ahead else self._room()
@@ -105,15 +112,14 @@ class WaitEstimates:
                 )
                 for job in jobs
             ),
-            strict=False,  # backfill lets a later job start that delays none before it
+            # Backfill starts a later job if that delays none before it.
+            strict=False,
         )
-        return queue_wait.forecasts(played, _PLAYED_JOBS)
+        return queue_wait.forecasts(played, _SIMULATED_JOBS)
 
     def _room(self) -> Room | None:
-        """Return the CPUs of all partitions, asked at most once in some seconds by all processes together.
-
-        squeue is asked with sinfo: else a job that has started or ended between both would count twice, or not at all.
-        """
+        """Return the CPUs of all partitions, cached for all processes."""
+        # squeue is called together with sinfo: a job that starts or ends in between would count twice, or not at all.
         since, known = time.time() - _TOGETHER_SECONDS, poll.recall(self._file, Room, _OLDEST_SECONDS)
         if known and (time.time() - known.time < _KNOWN_SECONDS or self._poll.snapshot().time < since):
             return known
@@ -133,7 +139,7 @@ class WaitEstimates:
         return room
 
     def _runs(self) -> dict[str, tuple[float, ...]]:
-        """Return how long each command ran before."""
+        """Return the earlier run times of each command."""
         self._read_ended()
         found: dict[str, tuple[float, ...]] = {}
         for command, seconds in filter(None, self._durations.values()):
@@ -160,7 +166,7 @@ def _asked(row: Row) -> Asked:
 
 
 def _corrected(row: Row, found: Forecast, now: float) -> Forecast:
-    """Return a forecast with what Slurm itself says of the job: why it waits, and when it would start at the latest."""
+    """Return the forecast with what Slurm reports: why the job waits, and its latest start."""
     if row.reason == "Resources" and found.basis == queue_wait.FREE_NOW:
         found = Forecast(found.position, basis=_LACKS)
     if row.started is None or row.started <= now:
@@ -169,17 +175,17 @@ def _corrected(row: Row, found: Forecast, now: float) -> Forecast:
 
 
 def waits_its_turn(row: Row) -> bool:
-    """Whether a job waits for resources, and for nothing else."""
+    """Return whether a job waits for resources, and for nothing else."""
     return row.state.waits and not row.reason.startswith(_NO_TURN)
 
 
 def holds(row: Row) -> bool:
-    """Whether a job holds CPUs; of one that is completing sinfo may count them as idle already."""
+    """Return whether a job holds CPUs; those of a completing one may be idle for sinfo already."""
     waits_or_ends = row.state.waits or row.state in (SlurmState.COMPLETING, SlurmState.UNKNOWN)
     return row.ending is None and not waits_or_ends
 
 
 def queue(rows: Rows, partition: str) -> list[Row]:
-    """Return this user's waiting jobs of a partition in the order in which Slurm takes them."""
+    """Return this user's waiting jobs of a partition in Slurm's order."""
     waiting = [row for row in rows.values() if row.partition == partition and waits_its_turn(row)]
     return sorted(waiting, key=lambda row: (-row.priority, int(row.number)))
