@@ -54,7 +54,7 @@ def _percent(there: Place, ranks: int, *program: str) -> float:
 
 
 def _cpu_seconds(pid: int) -> float:
-    process = process_tree.look(pid)
+    process = process_tree.read_process(pid)
     if process is None:
         raise Unmeasured(f"the supervisor {pid} has ended")
     return process.cpu_seconds

@@ -13,7 +13,7 @@ from tests.unit.client.test_webhooks import receiver
 
 from mpijob import Client, Phase
 from mpijob.backends.local import LocalBackend
-from mpijob.backends.local.queue.retention import forget_old
+from mpijob.backends.local.queue.retention import apply_retention
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage import archive
 from mpijob.settings import Settings
@@ -54,7 +54,7 @@ def test_what_a_job_used_outlives_what_is_forgotten_in_time(client: Client, sett
     store = Store(LocalBackend(settings)._home)
     eventually(lambda: not store.rows("holds=1"), "the job has given its place back")
     now = (job.state().finished or 0.0) + 31 * DAY
-    forget_old(store, now, None, lambda uid: archive.keep_account(store, uid, settings, now))
+    apply_retention(store, now, None, lambda uid: archive.archive_account(store, uid, settings, now))
     assert client.list().total == 0
     assert [one.ref for one in client.accounts().items] == [job.ref]
     assert (Path(settings.home) / "history" / "local" / "history.db").exists()

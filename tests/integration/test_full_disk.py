@@ -97,7 +97,7 @@ while not (row := store.rows("holds=1")[0]).supervisor: time.sleep(0.01)
 os.unlink(home + "/reserve")
 fill()
 for owner in (row.runner, row.supervisor): os.kill(int(owner.split(":")[0]), signal.SIGKILL)
-while machine.alive(row.runner) or machine.alive(row.supervisor): time.sleep(0.01)
+while machine.is_alive(row.runner) or machine.is_alive(row.supervisor): time.sleep(0.01)
 store.close()
 answer = {"free": free(), "listed": attempt(lambda: client.list().total)}
 answer["again"] = attempt(lambda: Client(settings=client.settings).list().total)

@@ -13,7 +13,7 @@ import os, time
 from mpijob.backends.local.worker import syscalls as linux
 from mpijob.backends.local.worker import process_tree as processes
 
-linux.adopt_orphans()
+linux.become_subreaper()
 go, gone = os.pipe()
 told, tell = os.pipe()
 leave = os._exit
@@ -26,12 +26,12 @@ def work():
     os.write(tell, b"%d" % pid)
     def late(code):
         os.write(gone, b"1")
-        while (seen := processes.look(pid)) and seen.state != "Z":
+        while (seen := processes.read_process(pid)) and seen.state != "Z":
             time.sleep(0.01)
         leave(code)
     os._exit = late
 
-child = processes.in_child(work)
+child = processes.fork_child(work)
 assert os.waitpid(child, 0)[1] == 0
 print(os.waitstatus_to_exitcode(os.waitpid(int(os.read(told, 32)), 0)[1]))
 """

@@ -15,8 +15,8 @@ import pytest
 from mpijob import AsyncClient, Client, Phase
 from mpijob.backends.local import LocalBackend
 from mpijob.backends.local.planning import capacity
-from mpijob.backends.local.queue.list_jobs import live
-from mpijob.backends.local.queue.retention import forget_old
+from mpijob.backends.local.queue.list_jobs import current_state
+from mpijob.backends.local.queue.retention import apply_retention
 from mpijob.backends.local.queue.store import Store
 from mpijob.errors import NotFound
 from mpijob.history.retention import RetentionDays, RetentionSettings
@@ -202,7 +202,7 @@ def test_the_record_goes_when_its_days_are_over(client: Client, settings: Settin
     store = Store(LocalBackend(settings)._home)
     now = (job.state().finished or 0.0) + 2.5 * DAY
     eventually(lambda: not store.rows("holds=1"), "the job has given its place back")
-    forget_old(store, now, RetentionSettings({"default": RetentionDays(1, 2)}))
+    apply_retention(store, now, RetentionSettings({"default": RetentionDays(1, 2)}))
     assert client.list().total == 0  # its namespace keeps nothing for longer than two days
 
 
@@ -219,7 +219,7 @@ def test_who_forgets_goes_on_when_somebody_else_deletes_a_job_meanwhile(
         told.append(uid)
         store.remove(jobs[1].ref.uid)
 
-    assert forget_old(store, now, RetentionSettings({"default": RetentionDays(1, 2)}), farewell) == 2
+    assert apply_retention(store, now, RetentionSettings({"default": RetentionDays(1, 2)}), farewell) == 2
     assert told == [jobs[0].ref.uid, jobs[2].ref.uid]
     assert store.rows("1") == []
 
@@ -231,7 +231,7 @@ def test_a_state_is_told_of_a_queued_job_that_goes_while_it_is_asked_for(client:
     row = store.find(job.ref)
     assert row is not None
     store.remove(job.ref.uid)
-    (state,) = capacity.with_forecasts(store, client.settings, (live(store, row),))
+    (state,) = capacity.add_forecasts(store, client.settings, (current_state(store, row),))
     assert state.ref == job.ref
 
 
@@ -240,9 +240,9 @@ def test_what_a_killed_delete_left_behind_is_swept(client: Client, settings: Set
     jobs = Path(settings.home) / "jobs"
     left = jobs / "0123456789abcdef"
     left.mkdir()
-    forget_old(Store(LocalBackend(settings)._home), left.stat().st_mtime + 60)
+    apply_retention(Store(LocalBackend(settings)._home), left.stat().st_mtime + 60)
     assert left.exists()
-    forget_old(Store(LocalBackend(settings)._home), left.stat().st_mtime + 7200)
+    apply_retention(Store(LocalBackend(settings)._home), left.stat().st_mtime + 7200)
     assert [path.name for path in jobs.iterdir()] == [job.ref.uid]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from mpijob import Client, Job, Phase
 from mpijob.backends.local import LocalBackend
-from mpijob.backends.local.planning.machine import identity
+from mpijob.backends.local.planning.machine import process_identity
 from mpijob.backends.local.storage.paths import Home
 from mpijob.errors import Conflict
 from mpijob.settings import Settings
@@ -107,7 +107,7 @@ def test_a_pid_is_believed_only_with_its_start_time_and_boot(
     client: Client, bystander: subprocess.Popen[bytes], lie: str
 ) -> None:
     job = succeeded(client, a_job("old"))
-    pid, start, boot = identity(bystander.pid).split(":")
+    pid, start, boot = process_identity(bystander.pid).split(":")
     who = {"stale": f"4194304:{start}:{boot}", "reused": f"{pid}:1:{boot}", "restarted": f"{pid}:{start}:0"}[
         lie
     ]

@@ -78,7 +78,7 @@ def test_a_visitor_who_goes_away_in_the_middle_does_not_take_the_worker_along(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = running(client, a_job("host", "while [ ! -e go ]; do sleep 0.05; done"))
-    monkeypatch.setattr(stacks, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(stacks, "TIMEOUT_SECONDS", 0.0)
     assert {stack.lack for stack in job.stacks().stacks} == {Lack.TOO_SLOW}
     monkeypatch.undo()
     look(job, "ranks 0-1")

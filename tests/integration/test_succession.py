@@ -28,10 +28,8 @@ from mpijob.settings import Settings
 from .support import PATIENCE, a_job, check_nothing_runs, running
 
 pytestmark = pytest.mark.engine
-STEPS = "_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, _TURNS)"
-NEXT = (
-    '_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, _TURNS, "CREATE TABLE of_the_next_release (x)")'
-)
+STEPS = "_MIGRATIONS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, _TURNS)"
+NEXT = '_MIGRATIONS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, _TURNS, "CREATE TABLE of_the_next_release (x)")'
 
 
 class Successor:
@@ -101,5 +99,5 @@ def test_a_runner_whose_files_were_replaced_starts_another_and_claims_nothing(
     (tmp_path / "other").touch()
     (tmp_path / "other").rename(package)
     assert one._is_outdated(store)
-    _, status = os.waitpid(process_tree.in_child(one.run), 0)  # a runner changes the process that it is
+    _, status = os.waitpid(process_tree.fork_child(one.run), 0)  # a runner changes the process that it is
     assert (status, started.read_text()) == (0, settings.home)

@@ -66,13 +66,13 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         self._settings = settings
         self._home = Home(settings.home)
         self._waker = RunnerWaker(self._home, settings)
-        self._of_thread = threading.local()  # a database connection belongs to one thread
+        self._thread_local = threading.local()  # a database connection belongs to one thread
 
     @property
     def _store(self) -> Store:
-        store: Store | None = getattr(self._of_thread, "store", None)
+        store: Store | None = getattr(self._thread_local, "store", None)
         if store is None:
-            self._of_thread.store = store = Store(self._home, even_full=True)
+            self._thread_local.store = store = Store(self._home, allow_full_disk=True)
             self._waker.wake_for_waiting(store)
         return store
 
@@ -105,7 +105,7 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
     # -- submit ------------------------------------------------------------------------------------
     def prewarm(self) -> None:
         """Start a runner on an idle engine, while the job is checked and planned, unless one listens already."""
-        self._waker.expect(self._store)
+        self._waker.prewarm(self._store)
 
     def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Queue the job as one transaction and see to it that somebody runs it."""
@@ -113,12 +113,12 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
 
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
         if self._store.find(ref) is None:
-            submit.queue(self._store, self._home, self._settings, plan, who)
+            submit.queue_job(self._store, self._home, self._settings, plan, who)
         self._waker.wake(self._store)
-        self._keep_time()
+        self._ensure_scheduler()
         return ref
 
-    def _keep_time(self) -> None:
+    def _ensure_scheduler(self) -> None:
         """After a restart of the machine nobody keeps the time of schedules, where there are some."""
         if os.path.isdir(self._home.schedules):
             self.schedules().ensure_scheduler()
@@ -140,8 +140,8 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         elif row.holds:
             recovery.recover(self._store)
             row = self._row(ref)
-        state = list_jobs.live(self._store, row)
-        return self._with_forecasts((state,))[0]
+        state = list_jobs.current_state(self._store, row)
+        return self._add_forecasts((state,))[0]
 
     def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
         """Return the job as each of its attempts ended, and as it is now."""
@@ -152,29 +152,29 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         """Return one page of states, newest first."""
         self._waker.wake_for_expired(self._store)
         page = list_jobs.page(self._store, scope)
-        return msgspec.structs.replace(page, items=self._with_forecasts(page.items))
+        return msgspec.structs.replace(page, items=self._add_forecasts(page.items))
 
-    def _with_forecasts(self, states: tuple[JobState, ...]) -> tuple[JobState, ...]:
+    def _add_forecasts(self, states: tuple[JobState, ...]) -> tuple[JobState, ...]:
         """Return states; those of jobs that wait with what for, their places, and when they will start."""
         if not any(state.phase is Phase.QUEUED for state in states):
             return states
         from mpijob.backends.local.planning import capacity  # only for jobs that wait: start-up is a feature
 
-        return capacity.with_forecasts(self._store, self._settings, states)
+        return capacity.add_forecasts(self._store, self._settings, states)
 
     def _page(self, scope: Scope) -> Page:
         return list_jobs.page(self._store, scope)
 
     def _await_change(self, scope: Scope) -> None:
-        self._attend()
-        self._change()
+        self._recover_and_wake()
+        self._wait_for_change()
 
-    def _attend(self) -> None:
+    def _recover_and_wake(self) -> None:
         """Say what is lost, and wake somebody for what nobody starts: who looks for long may be the only one there."""
         recovery.recover(self._store)
         self._waker.wake_for_waiting(self._store)
 
-    def _change(self) -> None:
+    def _wait_for_change(self) -> None:
         """Wait until another process has written something, at most a second."""
         version = self._store.data_version
         deadline = time.monotonic() + 1.0
@@ -188,15 +188,15 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
 
         uid = self._row(ref).uid
 
-        def found() -> locations.Places:
-            return locations.places(self._store, self._home, uid, query)
+        def found() -> locations.LogLocations:
+            return locations.find_logs(self._store, self._home, uid, query)
 
         def followed() -> tuple[list[tuple[Path, int]], dict[int, int], bool]:
             self._waker.wake_for_waiting(self._store)
             return found()[:3]
 
         places = found()
-        for line in places.lost():
+        for line in places.missing_lines():
             yield line
         if query.follow:
             for line in log_reader.follow(followed, query, self.pause):
@@ -220,8 +220,8 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
 
         if not log_reader.reads_whole_files(query):
             return False
-        found = locations.places(self._store, self._home, self._row(ref).uid, query)
-        if found.lost():
+        found = locations.find_logs(self._store, self._home, self._row(ref).uid, query)
+        if found.missing_lines():
             return False
         locations.merge(found, query, target, compress=compress)
         return True
@@ -237,8 +237,8 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
                 yield event
             if not follow or current is None or (current.phase.final and not current.holds):
                 return
-            self._attend()
-            self._change()
+            self._recover_and_wake()
+            self._wait_for_change()
 
     def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
@@ -295,7 +295,7 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         """Queue a suspended job again."""
         from mpijob.backends.local.queue import lifecycle
 
-        state = lifecycle.resumed(self._store, self._row(ref))
+        state = lifecycle.resume(self._store, self._row(ref))
         self._waker.wake(self._store)
         return state
 
@@ -317,7 +317,9 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         from mpijob.backends.local import exec_in_worker
 
         row = self._row(ref)
-        place = exec_in_worker.place(row.state, worker, rank, kept=row.holds and row.phase is Phase.FAILED)
+        place = exec_in_worker.select_worker(
+            row.state, worker, rank, workers_kept=row.holds and row.phase is Phase.FAILED
+        )
         door = self._home.attempt(row.uid, row.attempt) / f"door-{place}"
         return exec_in_worker.run(door, argv)
 
@@ -328,7 +330,9 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         from mpijob.backends.local import exec_in_worker, stacks
 
         row = self._row(ref)
-        exec_in_worker.place(row.state, None, None, kept=row.holds and row.phase is Phase.FAILED)
+        exec_in_worker.select_worker(
+            row.state, None, None, workers_kept=row.holds and row.phase is Phase.FAILED
+        )
         counted = not self._store.plan(row.uid).own_launcher
         return stacks.collect(row.state, self._home.attempt(row.uid, row.attempt), ranks, counted=counted)
 
@@ -342,7 +346,7 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         from mpijob.backends.local.storage import job_files
 
         uid = self._row(ref).uid
-        return artifacts.list_written(self._home.work(uid), job_files.read_along(self._home, uid))
+        return artifacts.list_written(self._home.work(uid), job_files.read_uploaded(self._home, uid))
 
     def register(self, ref: JobRef, model: Model | None) -> Registered:
         """Write the model of a job down in the registry, or write it down again."""
@@ -351,7 +355,7 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
 
         row, settings = self._row(ref), self._settings
         plan = self._store.plan(row.uid)
-        known = submit.connections(plan.job, settings)
+        known = submit.find_connections(plan.job, settings)
         entry = model_registry.entry(plan, self._home.work(row.uid), known, row.state.owner, model)
         return model_registry.register(entry, settings.model_registry, settings.model_registry_token_file)
 
@@ -362,5 +366,7 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
 
         plan = self._store.plan(self._row(ref).uid)
         return tuple(
-            s3_staging.S3Staging(plan, submit.connections(plan.job, self._settings)).store(everything=True)
+            s3_staging.S3Staging(plan, submit.find_connections(plan.job, self._settings)).store(
+                everything=True
+            )
         )

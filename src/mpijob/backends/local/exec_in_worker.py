@@ -15,14 +15,14 @@ import tty
 from pathlib import Path
 
 from mpijob.backends.attempts.rank_stacks import worker_of
-from mpijob.backends.local.worker.exec_server import Call, visit
+from mpijob.backends.local.worker.exec_server import ExecRequest, connect
 from mpijob.errors import Conflict
 from mpijob.model import JobState
 
 
-def place(state: JobState, worker: int | None, rank: int | None, *, kept: bool) -> int:
+def select_worker(state: JobState, worker: int | None, rank: int | None, *, workers_kept: bool) -> int:
     """Return the index of the worker that a command goes to; `kept`: the workers stay although the job has ended."""
-    if not any(w.phase.active for w in state.workers) and not kept:
+    if not any(w.phase.active for w in state.workers) and not workers_kept:
         raise Conflict(f"job '{state.ref.name}' is {state.phase.value}: no worker runs")
     return worker_of(state, worker, rank)
 
@@ -31,7 +31,7 @@ def run(door: Path, argv: tuple[str, ...]) -> int:
     """Run the command in the worker and return its exit status."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         return _with_terminal(door, argv)
-    line = visit(door, Call(argv), (0, 1, 2))
+    line = connect(door, ExecRequest(argv), (0, 1, 2))
     return _status(line.recv(16))
 
 
@@ -40,7 +40,7 @@ def _with_terminal(door: Path, argv: tuple[str, ...]) -> int:
     size = termios.tcgetwinsize(0)
     termios.tcsetwinsize(theirs, size)
     term = {"TERM": os.environ.get("TERM", "xterm")}
-    line = visit(door, Call(argv, term, True), (theirs, theirs, theirs))
+    line = connect(door, ExecRequest(argv, term, True), (theirs, theirs, theirs))
     os.close(theirs)
     before = termios.tcgetattr(0)
     signal.signal(signal.SIGWINCH, lambda *_: termios.tcsetwinsize(ours, termios.tcgetwinsize(0)))

@@ -15,16 +15,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mpijob.backends.attempts.rank_stacks import add_missing_ranks, find_pyspy
-from mpijob.backends.local.worker.exec_server import Call, visit
+from mpijob.backends.local.worker.exec_server import ExecRequest, connect
 from mpijob.errors import BackendError
 from mpijob.formats.launch import stack_dump as words
 from mpijob.model import JobState, RankState
 from mpijob.model.status.stacks import Lack, RankStack
 
-LOOK_SECONDS = 10
-PATIENCE_SECONDS = 90.0
-_LANES = 4
-_MOST_BYTES = 32 << 20
+DUMP_SECONDS = 10
+TIMEOUT_SECONDS = 90.0
+_PARALLEL_WORKERS = 4
+_MAX_BYTES = 32 << 20
 
 
 def collect(
@@ -37,19 +37,19 @@ def collect(
     """
     wanted = [one for one in state.ranks if not ranks or one.rank in ranks]
     if not counted:
-        found = _visit(attempt_dir / "door-0", ())
+        found = _dump_stacks(attempt_dir / "door-0", ())
         return add_missing_ranks(found, wanted)
     alive = [one for one in wanted if one.exit_code is None]
     workers = sorted({one.worker for one in alive})
-    with ThreadPoolExecutor(max_workers=_LANES) as lanes:
-        looks = lanes.map(lambda index: _worker(attempt_dir, index, alive), workers)
+    with ThreadPoolExecutor(max_workers=_PARALLEL_WORKERS) as lanes:
+        looks = lanes.map(lambda index: _stacks_of_worker(attempt_dir, index, alive), workers)
     return add_missing_ranks([stack for found in looks for stack in found], wanted)
 
 
-def _worker(attempt_dir: Path, index: int, ranks: Iterable[RankState]) -> list[RankStack]:
+def _stacks_of_worker(attempt_dir: Path, index: int, ranks: Iterable[RankState]) -> list[RankStack]:
     mine = [one for one in ranks if one.worker == index]
     try:
-        found = _visit(attempt_dir / f"door-{index}", [f"{one.rank}:{one.pid}" for one in mine], index)
+        found = _dump_stacks(attempt_dir / f"door-{index}", [f"{one.rank}:{one.pid}" for one in mine], index)
     except BackendError as error:
         return [
             RankStack(rank=one.rank, worker=index, lack=Lack.UNREACHED, said=error.message) for one in mine
@@ -58,13 +58,13 @@ def _worker(attempt_dir: Path, index: int, ranks: Iterable[RankState]) -> list[R
     return [*found, *(RankStack(rank=rank, worker=index, lack=Lack.TOO_SLOW) for rank in sorted(missing))]
 
 
-def _visit(door: Path, pairs: Sequence[str], worker: int | None = None) -> tuple[RankStack, ...]:
+def _dump_stacks(door: Path, pairs: Sequence[str], worker: int | None = None) -> tuple[RankStack, ...]:
     mark = secrets.token_hex(12)
-    argv = ("/bin/sh", "-c", words.SCRIPT, "mpijob-stacks", mark, find_pyspy(), str(LOOK_SECONDS), *pairs)
+    argv = ("/bin/sh", "-c", words.SCRIPT, "mpijob-stacks", mark, find_pyspy(), str(DUMP_SECONDS), *pairs)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     ours, theirs = os.pipe2(os.O_CLOEXEC)
     try:
-        line = visit(door, Call(argv), (null, theirs, null))
+        line = connect(door, ExecRequest(argv), (null, theirs, null))
         os.close(theirs)
         theirs = -1
         with line:
@@ -78,8 +78,8 @@ def _visit(door: Path, pairs: Sequence[str], worker: int | None = None) -> tuple
 
 def _read(fd: int) -> bytes:
     """Return what the guest says until it has ended, or until patience does."""
-    said, deadline = bytearray(), time.monotonic() + PATIENCE_SECONDS
-    while len(said) < _MOST_BYTES and (left := deadline - time.monotonic()) > 0:
+    said, deadline = bytearray(), time.monotonic() + TIMEOUT_SECONDS
+    while len(said) < _MAX_BYTES and (left := deadline - time.monotonic()) > 0:
         if not select.select([fd], [], [], left)[0]:
             break
         data = os.read(fd, 1 << 16)

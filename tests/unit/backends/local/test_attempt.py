@@ -104,9 +104,9 @@ def test_a_delayed_attempt_waits_no_longer_than_its_delay(
     store.add(a_plan(retry=Retry(limit=1, backoff_seconds=10.0)), a_state(), "{}", 0)
     store.put(a_state(attempt=2), not_before=then + 10.0)
     now = then - set_back
-    assert scheduler.next_wake(store, now) == wait
+    assert scheduler.seconds_until_delayed(store, now) == wait
     due = now + (wait or 0.0)
-    assert scheduler.ready(store, due, Settings(cores=2, memory="1Gi", gpus=0))
+    assert scheduler.can_start(store, due, Settings(cores=2, memory="1Gi", gpus=0))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def an_attempt(home: Path, family: Family = Family.MPICH) -> tuple[AttemptSpec, 
 def concluded(orders: AttemptSpec, ledger: AttemptState) -> Finding:
     """Return the first finding about an attempt that is over."""
     standing = derive(ledger.observe(ended=True, ranks_watched=True))
-    return findings_for(orders.known, ledger, standing)[0]
+    return findings_for(orders.diagnosis_input, ledger, standing)[0]
 
 
 DAEMON_ENDS: dict[str, Callable[[AttemptState], object]] = {
@@ -177,7 +177,7 @@ def test_a_daemon_that_ends_after_an_aborted_start_is_no_cause(tmp_path: Path, e
     ledger.ready = {0, 1}
     ledger.hello(0, 2, 0, 0, 77, "", "node")
     ledger.unreached.add("job-worker-1")
-    LogFile(orders.logs / "launcher.log", lambda: int(100.02e9)).say(
+    LogFile(orders.logs / "launcher.log", lambda: int(100.02e9)).write_line(
         "mpijob-agent: cannot reach worker job-worker-1: No such file or directory"
     )
     steps: list[Callable[[], object]] = [lambda: DAEMON_ENDS[end](ledger), lambda: ledger.launcher_ended(255)]
@@ -211,7 +211,7 @@ def test_a_rank_that_the_kernel_killed_for_memory_is_named_so(tmp_path: Path) ->
 def test_workers_whose_ranks_end_alike_by_themselves_have_all_failed(tmp_path: Path) -> None:
     orders, ledger = an_attempt(tmp_path)
     for rank in range(2):
-        LogFile(orders.logs / f"rank-{rank}.log").say("bash: line 1: gmx_mpi: command not found")
+        LogFile(orders.logs / f"rank-{rank}.log").write_line("bash: line 1: gmx_mpi: command not found")
         ledger.bye(rank, 127)
         ledger.now += 0.1
     assert concluded(orders, ledger).code == "MISSING_EXECUTABLE"
@@ -231,7 +231,9 @@ def test_a_worker_whose_rank_ends_otherwise_has_not_failed_with_the_first(tmp_pa
 
 def test_a_rank_that_lost_its_peer_is_no_cause_even_when_it_is_seen_first(tmp_path: Path) -> None:
     orders, ledger = an_attempt(tmp_path)
-    LogFile(orders.logs / "launcher.log").say("[job-worker-0:00000] *** An error occurred in Socket closed")
+    LogFile(orders.logs / "launcher.log").write_line(
+        "[job-worker-0:00000] *** An error occurred in Socket closed"
+    )
     ledger.bye(0, 14)
     ledger.now += 0.2
     ledger.bye(1, 137)
@@ -317,7 +319,7 @@ def test_a_lost_daemon_is_on_its_own_worker_whatever_ended_elsewhere(tmp_path: P
 
 def test_a_rank_that_told_its_end_is_the_cause_and_mpis_own_words_are_not(tmp_path: Path) -> None:
     orders, ledger = an_attempt(tmp_path)
-    LogFile(orders.logs / "rank-1.log").say(
+    LogFile(orders.logs / "rank-1.log").write_line(
         "Abort(3) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 3) - process 1"
     )
     ledger.bye(0, 137)
@@ -345,7 +347,7 @@ def test_ranks_that_hydra_kills_after_an_abort_of_one_were_killed_by_nobody_else
 ) -> None:
     orders, ledger = an_attempt(tmp_path)
     for line in (_ABORT, reason):
-        LogFile(orders.logs / "rank-0.log").say(line)
+        LogFile(orders.logs / "rank-0.log").write_line(line)
     ledger.bye(1, 137)
     ledger.bye(0, 137)
     assert concluded(orders, ledger).code == code
@@ -360,10 +362,10 @@ def test_a_watchman_looks_only_where_warnings_are_wanted(
     orders, ledger = an_attempt(tmp_path)
     orders.settings = Settings(warn_after_seconds=seconds)
     watchman = HealthMonitor(orders, ledger, 0)
-    assert not watchman.due()
+    assert not watchman.is_due()
     later = time.monotonic() + HOUR
     monkeypatch.setattr("mpijob.backends.local.supervisor.health_monitor.time.monotonic", lambda: later)
-    assert watchman.due() is looks
+    assert watchman.is_due() is looks
 
 
 @pytest.mark.parametrize(
@@ -394,7 +396,7 @@ def late_with(home: Path, said: Iterable[tuple[float, str, bytes]]) -> str:
         log.finish(stream)
     log.close()
     standing = PhaseResult(Phase.FAILED, Reason.DEADLINE_EXCEEDED, "late")
-    return findings_for(orders.known, ledger, standing, started=100.0)[0].message
+    return findings_for(orders.diagnosis_input, ledger, standing, started=100.0)[0].message
 
 
 SILENT = "no rank had written output in the last"

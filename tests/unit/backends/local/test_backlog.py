@@ -109,7 +109,7 @@ def test_the_next_is_whom_a_search_through_all_finds(
 ) -> None:
     waiting = a_store(tmp_path_factory.mktemp("backlog"))
     known = {add(waiting, row): row for row in rows}
-    chosen = scheduler._next(waiting, 100.0, Settings(cores=2, memory="1Gi", gpus=0))
+    chosen = scheduler._next_job(waiting, 100.0, Settings(cores=2, memory="1Gi", gpus=0))
     assert (None if chosen is None else chosen.uid) == by_hand(known, 100.0)
     waiting.close()
 
@@ -134,8 +134,8 @@ def test_what_it_costs_to_find_the_next_does_not_grow_with_those_who_wait(tmp_pa
         """Return how many instructions SQLite carries out, in hundreds."""
         counted = itertools.count()
         waiting._db.set_progress_handler(lambda: next(counted) < 0, 100)
-        assert scheduler._next(waiting, 100.0, limited) is not None
-        scheduler.next_wake(waiting, 100.0)
+        assert scheduler._next_job(waiting, 100.0, limited) is not None
+        scheduler.seconds_until_delayed(waiting, 100.0)
         waiting._db.set_progress_handler(None, 100)
         return next(counted)
 
@@ -166,7 +166,7 @@ def test_a_forecast_behind_many_tells_the_place_and_looks_at_none_of_them(
     def of_new(priority: str) -> tuple[int | None, str]:
         job = MPIJob(name="new", workers=1, command=("true",), priority=priority)
         new = wait_estimate.NewJob(job, "a", Amounts(1, 1 << 20))
-        found = wait_estimate.forecast_of(waiting, settings, ROOM, 100.0, new)
+        found = wait_estimate.forecast_new(waiting, settings, ROOM, 100.0, new)
         return found.position, found.basis
 
     assert of_new("normal") == (queue_wait.MOST + 3, f"more than {queue_wait.MOST} jobs before it")
@@ -192,7 +192,7 @@ def test_jobs_of_an_earlier_release_take_their_turns_and_are_timed_by_their_plan
         db.execute(f"PRAGMA user_version={store._VERSION - 1}")
     settings = Settings(cores=1, memory="1Gi", gpus=0)
     opened = Store(home)
-    chosen = scheduler._next(opened, 100.0, settings)
+    chosen = scheduler._next_job(opened, 100.0, settings)
     assert chosen is not None
     assert chosen.uid == second
     told = wait_estimate.forecasts(opened, settings, Amounts(1, 1 << 30), 100.0, {first, second})

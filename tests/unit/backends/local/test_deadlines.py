@@ -47,7 +47,7 @@ def a_watch(clock: SetClock) -> tuple[Deadlines, AttemptState]:
     plan = a_plan()
     ledger = AttemptState(plan, clock.now)
     watch = Deadlines(plan, ledger)
-    watch.heard(0)
+    watch.worker_is_alive(0)
     return watch, ledger
 
 
@@ -55,7 +55,7 @@ def listen(watch: Deadlines, clock: SetClock, pid: int, seconds: float) -> list[
     """Return who is found silent, second by second, until somebody is or the time is over."""
     for _ in range(int(seconds)):
         clock.now += 1.0
-        if quiet := watch.silent({pid: 0}):
+        if quiet := watch.find_silent({pid: 0}):
             return quiet
     return []
 
@@ -82,7 +82,7 @@ def test_a_worker_that_a_busy_machine_keeps_waiting_is_not_lost_soon(
 def test_who_did_not_listen_calls_nobody_silent(clock: SetClock, worker: subprocess.Popen[bytes]) -> None:
     watch, _ = a_watch(clock)
     clock.now += 10 * STARVED_SECONDS
-    assert watch.silent({worker.pid: 0}) == []
+    assert watch.find_silent({worker.pid: 0}) == []
     assert listen(watch, clock, worker.pid, STARVED_SECONDS) == []
     assert listen(watch, clock, worker.pid, 1) == [0]
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from mpijob.backends.local.supervisor.usage import Busy, Gpus
+from mpijob.backends.local.supervisor.usage import Gpus, GpuUsage
 
 
 class Driver(SimpleNamespace):
@@ -42,11 +42,11 @@ class Driver(SimpleNamespace):
 def test_the_load_of_a_workers_gpus_is_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", cast("Any", Driver()))
     gpus = Gpus()
-    assert gpus.busy(("0", "1")) == Busy(1.5, 2 << 30)
-    assert gpus.busy(("GPU-abc",)) == Busy(0.5, 1 << 30)
-    assert gpus.busy(("7",)) == Busy()
+    assert gpus.usage(("0", "1")) == GpuUsage(1.5, 2 << 30)
+    assert gpus.usage(("GPU-abc",)) == GpuUsage(0.5, 1 << 30)
+    assert gpus.usage(("7",)) == GpuUsage()
 
 
 def test_a_machine_without_a_driver_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert Gpus().busy(("0",)) == Busy()
+    assert Gpus().usage(("0",)) == GpuUsage()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends.local.logs.log_writer import LogFile, Pump
+from mpijob.backends.local.logs.log_writer import LogFile, PipeReader
 from mpijob.backends.local.worker.worker import OutputBatcher
 from mpijob.history.storage import disk_reserve
 from mpijob.observation.logs import cri
@@ -49,7 +49,7 @@ def test_a_disk_that_fills_in_the_middle_of_a_line_leaves_every_other_line_whole
 @pytest.mark.req("D-sanitize")
 def test_a_secret_is_in_no_log_wherever_its_bytes_are_cut(tmp_path: Path) -> None:
     path, secret = tmp_path / "rank-0.log", b"hunter2-secret"
-    log = LogFile(path, hidden=masking.spellings([secret.decode()]))
+    log = LogFile(path, masked_values=masking.spellings([secret.decode()]))
     long = b"x" * (cri.PIECE_BYTES - 5)  # so that it would be in two pieces of a long line
     for piece in (b"one hunter2", b"-sec", b"ret two\n", long + secret + b"y\n", b"hunter2"):
         log.feed("stdout", piece)
@@ -81,8 +81,8 @@ def test_where_little_is_said_nobody_waits_and_where_much_is_said_one_by_one_lin
         before = clock.waited
         for _ in range(pulls):
             clock.now += apart
-            breath.heard(flows=flows)
-            breath.take()
+            breath.record_read(flows=flows)
+            breath.pause_if_busy()
         return clock.waited - before
 
     assert said(100, apart=0.01) == 0
@@ -92,21 +92,21 @@ def test_where_little_is_said_nobody_waits_and_where_much_is_said_one_by_one_lin
     clock.now += 10.0
     assert said(5) <= 1, "what was long ago does not count"
     before = clock.waited
-    breath.take()
+    breath.pause_if_busy()
     assert clock.waited == before, "nothing was said: nothing gathers"
 
 
 def test_a_pump_tells_whether_much_was_there(tmp_path: Path) -> None:
     out, end = os.pipe()
-    pump = Pump(out, LogFile(tmp_path / "log"), "stdout")
+    pump = PipeReader(out, LogFile(tmp_path / "log"), "stdout")
     os.write(end, b"little\n")
-    pump.pull()
-    assert not pump.flows
+    pump.read_some()
+    assert not pump.has_more
     os.write(end, b"much\n" * 4000)
-    pump.pull()
-    assert pump.flows
+    pump.read_some()
+    assert pump.has_more
     os.close(end)
-    pump.pull()
+    pump.read_some()
     assert pump.ended
     os.close(out)
 

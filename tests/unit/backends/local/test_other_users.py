@@ -186,7 +186,7 @@ def test_only_what_is_there_can_have_been_exchanged(attempt: Path, short: Path) 
 
 def test_a_cleaner_that_heeds_locks_leaves_the_directories_of_a_job_alone(attempt: Path, short: Path) -> None:
     made = created(attempt, TMPDIR=str(short))
-    held = made.hold()
+    held = made.lock()
     cleaner = os.open(made.run.path, os.O_RDONLY)
     with pytest.raises(BlockingIOError):
         fcntl.flock(cleaner, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -244,7 +244,7 @@ def test_without_its_namespaces_an_attempt_has_no_pipe_where_others_can_write(
         raise PermissionError
 
     told = tmp_path / "told"
-    monkeypatch.setattr(isolation, "leave", refuse)
+    monkeypatch.setattr(isolation, "unshare_namespaces", refuse)
     monkeypatch.setattr(
         runner, "_supervise", lambda home, orders, prepare: told.write_text(str(orders.pipes))
     )
@@ -256,7 +256,7 @@ def test_without_its_namespaces_an_attempt_has_no_pipe_where_others_can_write(
 
 def test_the_name_in_a_plan_is_never_used(tmp_path: Path) -> None:
     """It is known from the job's uid, so anybody could make it."""
-    named = private_dirs.planned("0123456789abcdef")
+    named = private_dirs.placeholder("0123456789abcdef")
     plan = Plan(
         job=MPIJob(name="j", command=("true",)), uid="0123456789abcdef", engine="local", family=Family.MPICH,
         family_version="", workers=(), world=1, hostfile="", launch=("mpiexec", "-f", f"{named}/hostfile"),

@@ -46,7 +46,7 @@ def test_a_supervisor_that_found_no_room_on_the_disk_is_noted_when_there_is_some
     def ends_when_noted() -> None:
         select.select([wait], [], [], 20)
 
-    supervisor = process_tree.in_child(ends_when_noted)
-    identity, store = machine.identity(supervisor), FullDisk(2, then=lambda: os.write(go, b"1"))
-    assert runner._wait_noted(cast(Store, store), "uid", supervisor) == 0
+    supervisor = process_tree.fork_child(ends_when_noted)
+    identity, store = machine.process_identity(supervisor), FullDisk(2, then=lambda: os.write(go, b"1"))
+    assert runner._wait_recorded(cast(Store, store), "uid", supervisor) == 0
     assert store.kept == [(identity, "uid")]

@@ -22,12 +22,12 @@ from mpijob.model import Family, JobRef, JobState, MPIJob, Phase, Plan, Sample
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("format", range(len(store._STEPS) + 1))
+@pytest.mark.parametrize("format", range(len(store._MIGRATIONS) + 1))
 def test_a_home_of_any_older_format_takes_what_is_measured_today(tmp_path: Path, format: int) -> None:
     home = Home(str(tmp_path / "home"))
     home.ensure()
     with sqlite3.connect(home.database) as db:
-        for step in store._STEPS[:format]:
+        for step in store._MIGRATIONS[:format]:
             db.executescript(step)
         db.execute(f"PRAGMA user_version={format}")
     opened = Store(home)
@@ -41,7 +41,7 @@ def test_many_that_open_a_fresh_home_at_once_make_it_once(tmp_path: Path) -> Non
     home = Home(str(tmp_path / "home"))
     with ThreadPoolExecutor(8) as crowd:
         versions = [*crowd.map(lambda _: _opened(home), range(16))]
-    assert set(versions) == {len(store._STEPS)}
+    assert set(versions) == {len(store._MIGRATIONS)}
 
 
 def _opened(home: Home) -> int:
@@ -71,7 +71,7 @@ def test_a_store_of_a_forked_process_is_seen_by_others_and_loses_nothing(tmp_pat
         own.add_samples("u1", (Sample(2.0, 0, 1.0, 1),))
         assert _samples(own) == 2
 
-    child = process_tree.in_child(work)
+    child = process_tree.fork_child(work)
     os.close(tell)
     assert os.read(told, 7) == b"written"
     assert _samples(opened) == 1
@@ -121,14 +121,14 @@ def test_one_who_is_interrupted_while_it_waits_for_the_lock_holds_none_afterward
 
 def test_what_was_last_written_is_read_only_where_nobody_has_written_after_it(tmp_path: Path) -> None:
     home = Home(str(tmp_path / "home"))
-    query = (home.database, len(store._STEPS), "SELECT count(*) FROM samples", ())
-    assert disk_full.last_written(*query) is None
+    query = (home.database, len(store._MIGRATIONS), "SELECT count(*) FROM samples", ())
+    assert disk_full.read_last_written(*query) is None
     opened = Store(home)
     opened.add_samples("u1", (Sample(10.0, 0, 1.0, 1024),))
-    assert disk_full.last_written(*query) is None, "the sample is in the journal"
+    assert disk_full.read_last_written(*query) is None, "the sample is in the journal"
     opened.close()
-    assert disk_full.last_written(*query) == [(1,)]
-    assert disk_full.last_written(home.database, 1, *query[2:]) is None, "of another format"
+    assert disk_full.read_last_written(*query) == [(1,)]
+    assert disk_full.read_last_written(home.database, 1, *query[2:]) is None, "of another format"
 
 
 def test_threads_that_end_jobs_at_once_do_not_meet_in_their_look_for_room(
@@ -140,7 +140,7 @@ def test_threads_that_end_jobs_at_once_do_not_meet_in_their_look_for_room(
         threading.Barrier(4, timeout=30),
     )
     home.ensure()
-    disk_full.keep_reserve(home)
+    disk_full.ensure_reserve(home)
 
     def meeting(fd: int, start: int, size: int) -> None:
         allocate(fd, start, size)
@@ -148,7 +148,7 @@ def test_threads_that_end_jobs_at_once_do_not_meet_in_their_look_for_room(
 
     monkeypatch.setattr(os, "posix_fallocate", meeting)
     with ThreadPoolExecutor(4) as crowd:
-        list(crowd.map(lambda _: disk_full.make_room(home), range(4)))
+        list(crowd.map(lambda _: disk_full.free_reserve_if_full(home), range(4)))
     assert os.listdir(home.root) == ["reserve"]
 
 
@@ -157,14 +157,14 @@ def test_where_nothing_more_fits_the_reserve_is_given_up_and_nothing_else_is_lef
 ) -> None:
     home = Home(str(tmp_path / "home"))
     home.ensure()
-    disk_full.keep_reserve(home)
+    disk_full.ensure_reserve(home)
     assert home.reserve.stat().st_size == disk_full.RESERVE_BYTES
 
     def full(*_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    disk_full.make_room(home)
+    disk_full.free_reserve_if_full(home)
     assert os.listdir(home.root) == []
 
 

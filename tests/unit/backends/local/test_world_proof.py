@@ -66,12 +66,12 @@ def test_after_a_minute_the_next_look_comes_when_an_mpi_library_is_opened(tmp_pa
     now = 0.0
     while (pause := proof.pause(now)) is not None:
         now += pause
-        assert proof.look(now) == ""
+        assert proof.check(now) == ""
     assert 60 < now < 62
     assert not select.select([fd], [], [], 0)[0]
     library.read_bytes()
     assert select.select([fd], [], [], 0)[0]
-    assert proof.opened(fd, 100.0)
+    assert proof.file_opened(fd, 100.0)
     assert proof.pause(100.0) == pytest.approx(0.001)
     os.close(fd)
 
@@ -85,10 +85,10 @@ def test_a_program_that_opens_files_all_the_time_is_looked_at_a_few_times_a_seco
     looks, now = 0, 100.0
     while now < 150.0:  # twenty openings a second
         data.read_bytes()
-        assert proof.opened(fd, now)
+        assert proof.file_opened(fd, now)
         now += 0.05
         if (pause := proof.pause(now)) is not None and pause == 0.0:
-            assert proof.look(now) == ""
+            assert proof.check(now) == ""
             looks += 1
     assert 50 < looks <= 2 * (50 + 50 * 2)
     os.close(fd)
@@ -109,9 +109,9 @@ def test_the_mpi_inside_a_static_program_is_seen(tmp_path: Path) -> None:
         ):
             assert time.monotonic() < deadline, "the program was not started"
         proof.watch({0: wrapper}, 0.0, {}, "/nonexistent")
-        wrong = proof.look(1.0)
+        wrong = proof.check(1.0)
         assert f"the MPI inside {program}" in wrong
         assert "PMI_FD" in wrong
     finally:
-        process_tree.send(wrapper, signal.SIGKILL)
-        assert process_tree.end_below(os.getpid())
+        process_tree.send_signal(wrapper, signal.SIGKILL)
+        assert process_tree.kill_descendants(os.getpid())

@@ -16,7 +16,7 @@ from mpijob.model import LogLine, LogQuery, Phase, Role
 REMOVED = "the log files were removed: by a user, by the job, or by log retention"
 
 
-class Places(NamedTuple):
+class LogLocations(NamedTuple):
     """The directories of the wanted attempts, which worker each rank is on, and whether all is said."""
 
     directories: list[tuple[Path, int]]
@@ -24,7 +24,7 @@ class Places(NamedTuple):
     over: bool
     final: bool = True
 
-    def lost(self) -> list[LogLine]:
+    def missing_lines(self) -> list[LogLine]:
         """Return a line for each attempt whose files are gone, of a job that has ended or rests."""
         gone = [attempt for directory, attempt in self.directories if self.final and not directory.is_dir()]
         return [
@@ -32,19 +32,19 @@ class Places(NamedTuple):
         ]
 
 
-def places(store: Store, home: Home, uid: str, query: LogQuery) -> Places:
+def find_logs(store: Store, home: Home, uid: str, query: LogQuery) -> LogLocations:
     """Return where to read what a job said, and says."""
     row = next(iter(store.rows("uid=?", uid)), None)
     if row is None:
-        return Places([], {}, True)
+        return LogLocations([], {}, True)
     if row.holds:
         recovery.recover(store)
     final = row.phase.final or row.phase is Phase.SUSPENDED
-    found = directories(home, row, query.attempt)
-    return Places(found, log_reader.workers_of(row.state.ranks), final and not row.holds, final)
+    found = log_directories(home, row, query.attempt)
+    return LogLocations(found, log_reader.workers_of(row.state.ranks), final and not row.holds, final)
 
 
-def directories(home: Home, row: Row, attempt: int | None = None) -> list[tuple[Path, int]]:
+def log_directories(home: Home, row: Row, attempt: int | None = None) -> list[tuple[Path, int]]:
     """Return where one attempt wrote, or each; one that has not come so far has no files to lose."""
     wanted = [*range(1, row.attempt + 1)] if attempt is None else [attempt]
     places = [(home.logs(row.uid, each), each) for each in wanted]
@@ -52,7 +52,7 @@ def directories(home: Home, row: Row, attempt: int | None = None) -> list[tuple[
     return [(place, each) for place, each in places if begun or each < row.attempt or place.is_dir()]
 
 
-def merge(found: Places, query: LogQuery, target: IO[bytes], *, compress: bool) -> None:
+def merge(found: LogLocations, query: LogQuery, target: IO[bytes], *, compress: bool) -> None:
     """Write all that the wanted sources said, one attempt after the other."""
     sources = log_reader.matching_sources(found.directories, found.worker_of, query)
     for attempt in sorted({source.attempt for source in sources}):

@@ -21,48 +21,48 @@ if TYPE_CHECKING:
     from mpijob.observation.redaction.stream import StreamRedactor
 
 _STREAMS = ("stdout", "stderr")
-_MUCH_BYTES = 4096
-_LOOK_BYTES = 64 << 10  # that are written between two looks at the disk
-_SHARERS = 256  # files that may grow meanwhile
+_MANY_BYTES = 4096
+_CHECK_BYTES = 64 << 10  # that are written between two looks at the disk
+_MAX_FILES = 256  # files that may grow meanwhile
 
 
 class LogFile:
     """One source's log (launcher, worker or rank); both of its streams go into the same file."""
 
     def __init__(
-        self, path: Path, now_ns: Callable[[], int] = time.time_ns, hidden: tuple[str, ...] = ()
+        self, path: Path, now_ns: Callable[[], int] = time.time_ns, masked_values: tuple[str, ...] = ()
     ) -> None:
         self._path = path
         self._now_ns = now_ns
         self._fd: int | None = None  # opened with the first line: most sources of a short job say nothing
-        self._stampers = {name: cri.CriWriter(name) for name in _STREAMS}
-        self._redactors = _redactors(hidden) if hidden else {}
+        self._writers = {name: cri.CriWriter(name) for name in _STREAMS}
+        self._redactors = _redactors(masked_values) if masked_values else {}
         self.lost_bytes = 0
-        self._torn = False  # the last line that is there is not whole
-        self._until_look = 0
+        self._ends_mid_line = False  # the last line that is there is not whole
+        self._until_check = 0
 
     def feed(self, stream: str, data: bytes) -> None:
         """Store what a pipe said."""
         now = self._now_ns()
         if self._redactors:
             data = self._redactors[stream].feed(data)
-        self._write(self._stampers[stream].feed(data, now), now, len(data))
+        self._write(self._writers[stream].feed(data, now), now, len(data))
 
     def finish(self, stream: str) -> None:
         """Store the rest of a stream that has ended."""
-        now, stamper = self._now_ns(), self._stampers[stream]
+        now, stamper = self._now_ns(), self._writers[stream]
         if self._redactors:
             self._write(stamper.feed(self._redactors[stream].flush(), now), now)
         self._write(stamper.flush(now), now)
 
-    def say(self, text: str) -> None:
+    def write_line(self, text: str) -> None:
         """Store a line of our own, on stderr."""
         now = self._now_ns()
         self._write([cri.format_line(now, "stderr", text.encode(), False)], now)
 
     def close(self) -> None:
         """Store what is left and close the file."""
-        for stream in self._stampers:
+        for stream in self._writers:
             self.finish(stream)
         if self.lost_bytes:
             self._store(self._gap(self._now_ns()))
@@ -75,18 +75,18 @@ class LogFile:
         data = b"".join(lines)
         if self.lost_bytes:
             data = self._gap(now) + data
-        written = self._store(data) if self._has_room(len(data)) else 0
+        written = self._store(data) if self._has_space(len(data)) else 0
         if written == len(data):
-            self.lost_bytes, self._torn = 0, False
+            self.lost_bytes, self._ends_mid_line = 0, False
         else:
             missing = len(data) - written  # time stamps included, which nobody said
             self.lost_bytes += min(said, missing) if said else missing
-            self._torn = data[written - 1 : written] != b"\n" if written else self._torn
+            self._ends_mid_line = data[written - 1 : written] != b"\n" if written else self._ends_mid_line
 
     def _gap(self, now: int) -> bytes:
         """Return the line that says what is missing; one that was cut off is ended before."""
         text = f"mpijob: {self.lost_bytes} bytes of output are missing here: the disk was full"
-        return (b"\n" if self._torn else b"") + cri.format_line(now, "stderr", text.encode(), False)
+        return (b"\n" if self._ends_mid_line else b"") + cri.format_line(now, "stderr", text.encode(), False)
 
     def _store(self, data: bytes) -> int:
         try:
@@ -96,20 +96,20 @@ class LogFile:
         except OSError:
             return 0
 
-    def _has_room(self, size: int) -> bool:
+    def _has_space(self, size: int) -> bool:
         """Whether the disk has more than what is left to the job's state; looked at now and then."""
-        self._until_look -= size
-        if self._until_look > 0:
+        self._until_check -= size
+        if self._until_check > 0:
             return True
         spare = disk_reserve.available_bytes(self._path.parent)
-        self._until_look = min(_LOOK_BYTES, spare // _SHARERS) if spare > size else 0
+        self._until_check = min(_CHECK_BYTES, spare // _MAX_FILES) if spare > size else 0
         return spare > size
 
 
-def _redactors(hidden: tuple[str, ...]) -> dict[str, StreamRedactor]:
+def _redactors(masked_values: tuple[str, ...]) -> dict[str, StreamRedactor]:
     from mpijob.observation.redaction.stream import StreamRedactor  # most jobs have no secrets
 
-    return {name: StreamRedactor(hidden) for name in _STREAMS}
+    return {name: StreamRedactor(masked_values) for name in _STREAMS}
 
 
 class LogTarget(Protocol):
@@ -122,7 +122,7 @@ class LogTarget(Protocol):
         """Store the rest of a stream that has ended."""
 
 
-class Pump:
+class PipeReader:
     """Reads one pipe into a log file, as far as there is something."""
 
     def __init__(self, fd: int, log: LogTarget, stream: str) -> None:
@@ -130,12 +130,12 @@ class Pump:
         self._log = log
         self._stream = stream
         self.ended = False
-        self.flows = False  # whether much was there the last time
+        self.has_more = False  # whether much was there the last time
         os.set_blocking(fd, False)
 
-    def pull(self, rounds: int = 4) -> None:
+    def read_some(self, rounds: int = 4) -> None:
         """Take what is there, at most a few buffers so that other pipes get their turn."""
-        self.flows = False
+        self.has_more = False
         for _ in range(rounds):
             try:
                 data = os.read(self.fd, 65536)
@@ -146,9 +146,9 @@ class Pump:
                 self._log.finish(self._stream)
                 return
             self._log.feed(self._stream, data)
-            if len(data) < _MUCH_BYTES:
+            if len(data) < _MANY_BYTES:
                 return
-            self.flows = True
+            self.has_more = True
 
     def drain(self) -> None:
         """Take all that is left."""

@@ -20,11 +20,11 @@ from mpijob import codec
 from mpijob.observation.logs import bulk_merge
 
 PARALLEL_BYTES = 32 * 1024 * 1024
-MOST_PARTS = 8
+MAX_PARTS = 8
 _COMPRESSION = 6
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class FileRange(msgspec.Struct, frozen=True):
     """Some bytes of one source's log file, from one line's beginning to another's."""
 
     source: str
@@ -46,7 +46,7 @@ class Stretch(msgspec.Struct, frozen=True):
 class Part(msgspec.Struct, frozen=True):
     """What one process merges: a stretch of time of every file."""
 
-    stretches: list[Stretch]
+    ranges: list[FileRange]
     compress: bool
 
 
@@ -54,28 +54,28 @@ def merge(files: Sequence[tuple[str, Path]], target: IO[bytes], *, compress: boo
     """Write all lines of the files in time order; the first come at once."""
     if not files:
         return
-    todo = [Part(stretches, compress) for stretches in _stretches(files, parts or _parts(files))]
+    todo = [Part(ranges, compress) for ranges in _split(files, parts or _count_parts(files))]
     with ExitStack() as stack:
-        helpers = [stack.enter_context(_Helper(part)) for part in todo[1:]]
+        helpers = [stack.enter_context(_MergeProcess(part)) for part in todo[1:]]
         _write(todo[0], target)
         for helper in helpers:
-            helper.hand_over(target)
+            helper.copy_to(target)
 
 
-def _parts(files: Sequence[tuple[str, Path]]) -> int:
+def _count_parts(files: Sequence[tuple[str, Path]]) -> int:
     total = sum(path.stat().st_size for _, path in files)
-    return min(len(os.sched_getaffinity(0)), MOST_PARTS, total // PARALLEL_BYTES + 1)
+    return min(len(os.sched_getaffinity(0)), MAX_PARTS, total // PARALLEL_BYTES + 1)
 
 
-def _stretches(files: Sequence[tuple[str, Path]], parts: int) -> list[list[Stretch]]:
-    stamps = _moments(max((path for _, path in files), key=lambda path: path.stat().st_size), parts)
-    found: list[list[Stretch]] = [[] for _ in range(len(stamps) + 1)]
+def _split(files: Sequence[tuple[str, Path]], parts: int) -> list[list[FileRange]]:
+    stamps = _split_times(max((path for _, path in files), key=lambda path: path.stat().st_size), parts)
+    found: list[list[FileRange]] = [[] for _ in range(len(stamps) + 1)]
     for source, path in files:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             ends = bulk_merge.places(partial(_read_at, file.fileno()), size, stamps)
         for part, begin, end in zip(found, [0, *ends], ends, strict=False):
-            part.append(Stretch(source, str(path), begin, end))
+            part.append(FileRange(source, str(path), begin, end))
     return found
 
 
@@ -83,7 +83,7 @@ def _read_at(fd: int, at: int, count: int) -> bytes:
     return os.pread(fd, count, at)
 
 
-def _moments(largest: Path, parts: int) -> list[str]:
+def _split_times(largest: Path, parts: int) -> list[str]:
     """Return time stamps that cut the largest file into parts of about the same size."""
     size = largest.stat().st_size
     with largest.open("rb") as file:
@@ -96,7 +96,7 @@ def _moments(largest: Path, parts: int) -> list[str]:
 
 
 def _write(part: Part, target: IO[bytes]) -> None:
-    files = {one.source: one.chunks() for one in part.stretches}
+    files = {one.source: one.chunks() for one in part.ranges}
     if not part.compress:
         for lines in bulk_merge.merged(files):
             target.write(lines)
@@ -108,13 +108,13 @@ def _write(part: Part, target: IO[bytes]) -> None:
             packed.write(lines)
 
 
-class _Helper:
+class _MergeProcess:
     """Another process that merges a later part into a file of its own; packed parts one behind the other are one."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
 
-    def __enter__(self) -> _Helper:
+    def __enter__(self) -> _MergeProcess:
         import subprocess
         import tempfile
 
@@ -126,7 +126,7 @@ class _Helper:
             pipe.write(msgspec.json.encode(self._part))
         return self
 
-    def hand_over(self, target: IO[bytes]) -> None:
+    def copy_to(self, target: IO[bytes]) -> None:
         """Write what the process has merged, once it is done."""
         if self._process.wait():
             raise OSError(f"the log merge process ended with {self._process.returncode}")

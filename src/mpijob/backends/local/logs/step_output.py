@@ -15,7 +15,7 @@ from mpijob.formats.launch.rank_output import Output
 from mpijob.model import Plan
 
 _NOISE = re.compile(rb"\[[^\]\s]+\] plm:(?:ssh|rsh): Warning: setpgid\(")  # PRRTE and our agent, and no fault
-_LONGEST = 64 << 10  # of a line without an end, before it is stored as it is
+_MAX_LINE_BYTES = 64 << 10  # of a line without an end, before it is stored as it is
 
 
 class StepOutput:
@@ -33,7 +33,7 @@ class StepOutput:
     def feed(self, stream: str, data: bytes) -> None:
         """Store what the script and its steps said."""
         *lines, rest = (self._rest[stream] + data).split(b"\n")
-        if len(rest) > _LONGEST:
+        if len(rest) > _MAX_LINE_BYTES:
             lines, rest = [*lines, rest], b""
         for line in lines:
             self._store(stream, line + b"\n")
@@ -59,11 +59,11 @@ class StepOutput:
         for said in self._output.pieces(line):
             if said.rank is not None and said.step is not None:
                 told = said.stream if said.stream == "stderr" else stream
-                self._of_rank(said.step, said.rank).feed(told, said.text)
+                self._rank_log(said.step, said.rank).feed(told, said.text)
             elif not _NOISE.match(said.text):
                 self._log.feed(stream, said.text)
 
-    def _of_rank(self, step: int, rank: int) -> LogFile:
+    def _rank_log(self, step: int, rank: int) -> LogFile:
         key = step, rank
         if key not in self._files:
             self._files[key] = self._new_log(self._folder / f"rank-{rank}.step-{step}.log")

@@ -27,13 +27,13 @@ def facts(store: Store, settings: Settings, job: MPIJob, who: str) -> Facts:
     """Return what this machine has, what of it is free, and when a job of this user would start."""
     capacity = machine.capacity(settings)
     row = store.find(JobRef(job.namespace, job.name))
-    needs = scheduler.within(admission.needs(job), capacity, oversubscribe=settings.oversubscribe)
+    needs = scheduler.cap_cores(admission.needs(job), capacity, oversubscribe=settings.oversubscribe)
     new = wait_estimate.NewJob(job, job.owner or who, needs)
-    found = wait_estimate.forecast_of(store, settings, capacity, time.time(), new)
+    found = wait_estimate.forecast_new(store, settings, capacity, time.time(), new)
     return Facts(
         place=_PLACE,
         capacity=capacity,
-        free=capacity.minus(scheduler.held(store)),
+        free=capacity.minus(scheduler.held_amounts(store)),
         oversubscribe=settings.oversubscribe,
         quota=_quota(store, settings, job.namespace),
         max_workers=settings.max_workers,
@@ -42,7 +42,7 @@ def facts(store: Store, settings: Settings, job: MPIJob, who: str) -> Facts:
         wait_estimate_seconds=found.seconds,
         wait_range_seconds=found.span,
         wait_basis=found.basis,
-        dependencies=dependencies.wanted(store, job),
+        dependencies=dependencies.find_new(store, job),
     )
 
 
@@ -66,7 +66,7 @@ def _quota(store: Store, settings: Settings, namespace: str) -> Quota | None:
     )
 
 
-def with_forecasts(store: Store, settings: Settings, states: Sequence[JobState]) -> tuple[JobState, ...]:
+def add_forecasts(store: Store, settings: Settings, states: Sequence[JobState]) -> tuple[JobState, ...]:
     """Return states; those of queued jobs with what they wait for, their places, and when they will start."""
     capacity = machine.capacity(settings)
     uids = {state.ref.uid for state in states if state.phase is Phase.QUEUED}
@@ -74,22 +74,22 @@ def with_forecasts(store: Store, settings: Settings, states: Sequence[JobState])
     around = Facts(
         place=_PLACE,
         capacity=capacity,
-        free=capacity.minus(scheduler.held(store)),
+        free=capacity.minus(scheduler.held_amounts(store)),
         oversubscribe=settings.oversubscribe,
     )
     return tuple(
-        _with_forecast(store, around, state, known) if state.phase is Phase.QUEUED else state
+        _add_forecast(store, around, state, known) if state.phase is Phase.QUEUED else state
         for state in states
     )
 
 
-def _with_forecast(store: Store, around: Facts, state: JobState, known: Mapping[str, Forecast]) -> JobState:
+def _add_forecast(store: Store, around: Facts, state: JobState, known: Mapping[str, Forecast]) -> JobState:
     try:
         plan = store.plan(state.ref.uid)
     except NotFound:  # somebody has deleted it since we looked
         return state
     if plan.waits_for and dependencies.is_held(state):
-        return dependencies.told(state, plan, store)
+        return dependencies.with_waiting(state, plan, store)
     if scheduler.is_throttled(store, plan.job):
         return msgspec.structs.replace(state, waiting_for=admission.group_sentence(plan.job))
     if (found := known.get(state.ref.uid)) is not None:

@@ -26,7 +26,7 @@ def _memory_bytes() -> int:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):
-            total = min(total, int(_text(path)))
+            total = min(total, int(_read_text(path)))
     return total
 
 
@@ -55,7 +55,7 @@ def fabrics(root: str = "/sys/class/infiniband") -> frozenset[str]:
             continue
         kind = ""
         with contextlib.suppress(OSError):
-            kind = _text(f"{root}/{device}/ports/1/link_layer").strip()
+            kind = _read_text(f"{root}/{device}/ports/1/link_layer").strip()
         found.add(FABRICS["infiniband" if kind == "InfiniBand" else "roce"])
     return frozenset(found)
 
@@ -66,7 +66,7 @@ def node_name() -> str:
 
 
 # -- processes that outlive their parents are known by pid and start time: pids are used again --------
-def identity(pid: int) -> str:
+def process_identity(pid: int) -> str:
     """Return `pid:start:boot` for a living process, "" when there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -78,10 +78,10 @@ def identity(pid: int) -> str:
     return f"{pid}:{int(fields[19])}:{_boot_id()}"
 
 
-def alive(known: str) -> bool:
+def is_alive(known: str) -> bool:
     """Return whether the very process that `identity` once described still runs."""
     pid = known.partition(":")[0]
-    return pid.isdigit() and identity(int(pid)) == known
+    return pid.isdigit() and process_identity(int(pid)) == known
 
 
 def pid_of(known: str) -> int:
@@ -92,11 +92,11 @@ def pid_of(known: str) -> int:
 @functools.cache
 def _boot_id() -> str:
     try:
-        return _text("/proc/sys/kernel/random/boot_id").strip()[:8]
+        return _read_text("/proc/sys/kernel/random/boot_id").strip()[:8]
     except OSError:
         return ""
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     with open(path, encoding="ascii") as file:
         return file.read()

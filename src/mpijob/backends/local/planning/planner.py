@@ -28,7 +28,7 @@ from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.dependencies import unmet
 from mpijob.settings import Settings, own_places
 
-_DAEMON_FAULTS = frozenset(
+_DAEMON_FAULT_LABELS = frozenset(
     {"fault.mpijob/kill-daemon", "fault.mpijob/refuse-start", "fault.mpijob/drop-name"}
 )
 
@@ -39,11 +39,11 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     job = code_upload.resolve(job, directory, own_places(settings))
     found, reason = mpi_selection.choose(job, settings, home, directory)
     chosen = isolation.choose(settings.isolation)
-    group = cgroups.delegated(settings)
+    group = cgroups.choose_directory(settings)
     uid = os.urandom(8).hex()
-    place = Path(private_dirs.planned(uid))
+    place = Path(private_dirs.placeholder(uid))
     own = launcher_of(job)
-    as_nodes = _as_nodes(job, settings, own is not None)
+    as_nodes = _reason_for_nodes(job, settings, own is not None)
     if as_nodes:
         _refuse_shared_names(job, found, chosen)
     if own:
@@ -53,11 +53,11 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     environ = _environ(job, found, place, os.environ | batch_environment.modules(known), nodes=bool(as_nodes))
     places = volumes.binds(job, home, directory)
     remarks = tuple(volumes.check(job, places, chosen))
-    volumes.refuse(remarks)
+    volumes.raise_errors(remarks)
     command_check.refuse_missing(job, environ["PATH"], directory)
     needs = admission.needs(job)
     capacity = facts.capacity
-    holds = scheduler.within(needs, capacity, oversubscribe=facts.oversubscribe)
+    holds = scheduler.cap_cores(needs, capacity, oversubscribe=facts.oversubscribe)
     return Plan(
         job=job,
         uid=uid,
@@ -67,12 +67,12 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         workers=workers,
         world=job.world,
         hostfile=hostfile.text(found.family, workers, job.launch),
-        launch=_own_line(job) if own else _line(job, found, place, nodes=bool(as_nodes)),
+        launch=_own_launch_line(job) if own else _launch_line(job, found, place, nodes=bool(as_nodes)),
         env=environ,
         own_launcher=own.kind if own else "",
         launcher=found.launcher if found.prefix in mpi_installations.SYSTEM_PREFIXES else "",
         nodes=bool(as_nodes),
-        census_launch=_line(_census(job), found, place) if own and job.census else (),
+        census_launch=_launch_line(_census_job(job), found, place) if own and job.census else (),
         needs=holds,
         free=facts.free,
         capacity=capacity,
@@ -85,7 +85,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         isolation=chosen.value,
         cgroup=group,
         guarantee=f"{chosen.guarantee}; {cgroups.GUARANTEE}" if group else chosen.guarantee,
-        why=tuple(_why(job, found, reason, as_nodes, own is not None)),
+        why=tuple(_reasons(job, found, reason, as_nodes, own is not None)),
         notices=(*remarks, *_notices(job, settings, home)),
     )
 
@@ -96,14 +96,14 @@ def with_other_mpi(plan: Plan, family: Family, library: str, settings: Settings,
     found = next((one for one in every if one.owns(library)), None) or mpi_installations.find(
         settings, home, family
     )
-    place, job = Path(private_dirs.planned(plan.uid)), plan.job
-    users = _users(plan.env, mpi_installations.find_by_launcher(Path(plan.launch[0]), home), place)
+    place, job = Path(private_dirs.placeholder(plan.uid)), plan.job
+    users = _user_variables(plan.env, mpi_installations.find_by_launcher(Path(plan.launch[0]), home), place)
     return msgspec.structs.replace(
         plan,
         family=found.family,
         family_version=found.version,
         hostfile=hostfile.text(found.family, plan.workers, job.launch),
-        launch=_line(job, found, place, nodes=plan.nodes),
+        launch=_launch_line(job, found, place, nodes=plan.nodes),
         env=_environ(job, found, place, users, nodes=plan.nodes),
         launcher=found.launcher if found.prefix in mpi_installations.SYSTEM_PREFIXES else "",
         why=(
@@ -113,7 +113,7 @@ def with_other_mpi(plan: Plan, family: Family, library: str, settings: Settings,
     )
 
 
-def _users(env: Mapping[str, str], before: Installation | None, place: Path) -> dict[str, str]:
+def _user_variables(env: Mapping[str, str], before: Installation | None, place: Path) -> dict[str, str]:
     """Return the user's own variables of a plan: without what was added for the library that it was made for."""
     added = {str(place / "bin"), *(before.variables().values() if before else ())}
     if before is not None and before.prefix not in mpi_installations.SYSTEM_PREFIXES:
@@ -125,7 +125,7 @@ def _users(env: Mapping[str, str], before: Installation | None, place: Path) -> 
     return {name: value for name, value in (dict(env) | kept).items() if value}
 
 
-def _as_nodes(job: MPIJob, settings: Settings, own: bool) -> str:
+def _reason_for_nodes(job: MPIJob, settings: Settings, own: bool) -> str:
     """Return why each worker is a node of its own to MPI; "" where one daemon starts the ranks of all."""
     reasons = {
         "the setting local_nodes asks for it": settings.local_nodes,
@@ -135,7 +135,7 @@ def _as_nodes(job: MPIJob, settings: Settings, own: bool) -> str:
         "its ranks are mapped by the MPI library": bool(job.launch.rankfile)
         or job.launch.map_by not in ("", "slot", "node"),
         "a rank counts its GPUs from its worker's first": job.most_gpus > 0 and job.workers > 1,
-        "a fault of its daemon is requested": bool(_DAEMON_FAULTS & job.labels.keys()),
+        "a fault of its daemon is requested": bool(_DAEMON_FAULT_LABELS & job.labels.keys()),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -150,7 +150,7 @@ def _refuse_shared_names(job: MPIJob, found: Installation, chosen: isolation.Iso
     ),))  # fmt: skip
 
 
-def _line(job: MPIJob, found: Installation, place: Path, *, nodes: bool = True) -> tuple[str, ...]:
+def _launch_line(job: MPIJob, found: Installation, place: Path, *, nodes: bool = True) -> tuple[str, ...]:
     return command_line.line(
         found.family,
         job,
@@ -158,17 +158,17 @@ def _line(job: MPIJob, found: Installation, place: Path, *, nodes: bool = True) 
         hostfile=str(place / "hostfile"),
         agent=str(place / "agent"),
         shim=("/bin/sh", SHIM),
-        names=sorted({*job.env, *(secret.env for secret in job.secrets), *_ours(job), "PATH"}),
+        names=sorted({*job.env, *(secret.env for secret in job.secrets), *_job_variables(job), "PATH"}),
         nodes=nodes,
     )
 
 
-def _own_line(job: MPIJob) -> tuple[str, ...]:
+def _own_launch_line(job: MPIJob) -> tuple[str, ...]:
     """Return the argv of what starts its ranks itself: the command as it is, or the script by its interpreter."""
     return ("/bin/sh", batch_environment.STEP, "script", *job.argv) if job.script else job.argv
 
 
-def _census(job: MPIJob) -> MPIJob:
+def _census_job(job: MPIJob) -> MPIJob:
     """Return the job that only counts: the same world with nothing to do.
 
     Nothing takes a moment: Open MPI's mpirun does not always end after ranks that ended at once.
@@ -176,7 +176,7 @@ def _census(job: MPIJob) -> MPIJob:
     return job.replace(command=("sleep", "0.1"), args=(), programs=())
 
 
-def _ours(job: MPIJob) -> dict[str, str]:
+def _job_variables(job: MPIJob) -> dict[str, str]:
     """Return what every rank is told about its job, and its shim about a library that we do not know."""
     rank_variable = job.launch.custom.rank_variable if job.launch.custom else ""
     return command_line.told(job) | {"MPIJOB_RANK_VARIABLE": rank_variable}
@@ -190,7 +190,9 @@ def _environ(
     kept = environment.inherited(users)
     family = found.family
     environ = (
-        kept | {"PATH": _path(found, place, users, nodes=nodes)} | environment.library_variables(found, users)
+        kept
+        | {"PATH": _search_path(found, place, users, nodes=nodes)}
+        | environment.library_variables(found, users)
     )
     environ |= command_line.one_machine(family, as_root=os.geteuid() == 0)
     if nodes:
@@ -200,19 +202,25 @@ def _environ(
         environ[command_line.HOSTS_FILE] = str(place / "hosts")
     else:
         environ |= command_line.one_daemon(family, found.version)
-    for name in _own_parameters(kept.get("HOME", "")) if family is Family.OPENMPI else ():
+    for name in _mca_file_variables(kept.get("HOME", "")) if family is Family.OPENMPI else ():
         environ.pop(name, None)
     tuning = environment.tuning_variables(users)
     environ |= tuning
     environ |= command_line.settings_as_variables(family, job.launch)
     if job.script:
-        environ |= _of_script(job, found, place)
+        environ |= _script_variables(job, found, place)
     if job.elastic is not None:
         environ[command_line.DISCOVER] = str(place / "discover_hosts.sh")
-    return environ | _ours(job) | tuning | dict(job.env) | {"PYTHONPATH": environment.python_path(job, users)}
+    return (
+        environ
+        | _job_variables(job)
+        | tuning
+        | dict(job.env)
+        | {"PYTHONPATH": environment.python_path(job, users)}
+    )
 
 
-def _of_script(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
+def _script_variables(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
     """Return what a script and its steps are told (see formats/launch/scripts/step.sh)."""
     told = batch_environment.steps(
         job, found.family, uid=place.name, directory=str(place / "steps"), launcher=found.launcher
@@ -224,14 +232,14 @@ def _of_script(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
     }
 
 
-def _own_parameters(home: str) -> Iterator[str]:
+def _mca_file_variables(home: str) -> Iterator[str]:
     """Yield the variables of what the user's own file of Open MPI's parameters sets: a variable would win over it."""
     with contextlib.suppress(OSError):
         for line in Path(home, ".openmpi", "mca-params.conf").read_text(errors="replace").splitlines():
             yield f"OMPI_MCA_{line.partition('=')[0].strip()}"
 
 
-def _path(found: Installation, place: Path, environ: Mapping[str, str], *, nodes: bool) -> str:
+def _search_path(found: Installation, place: Path, environ: Mapping[str, str], *, nodes: bool) -> str:
     """The library's own programs first, then this environment's Python, then the user's.
 
     The system's directory of programs keeps its place behind the user's Python; the attempt then has scripts that
@@ -241,7 +249,7 @@ def _path(found: Installation, place: Path, environ: Mapping[str, str], *, nodes
     return environment.search_path(found, environ, first, mpi_installations.environment_bin())
 
 
-def _why(job: MPIJob, found: Installation, reason: str, as_nodes: str, own: bool) -> Iterator[str]:
+def _reasons(job: MPIJob, found: Installation, reason: str, as_nodes: str, own: bool) -> Iterator[str]:
     yield "engine local: no cluster was requested"
     yield f"{f'mpi {found.family.value} {found.version}'.rstrip()}: {reason}"
     if not as_nodes:

@@ -62,13 +62,13 @@ def _error(bind: Bind, message: str, hint: str) -> Finding:
     return Finding("VOLUME_NOT_HERE", f"the volume at {bind.target}: {message}", hint, "volumes")
 
 
-def refuse(findings: tuple[Finding, ...]) -> None:
+def raise_errors(findings: tuple[Finding, ...]) -> None:
     """Raise when a volume cannot be had here."""
     if errors := tuple(finding for finding in findings if finding.severity is Severity.ERROR):
         raise InvalidJob.of(errors)
 
 
-def attach(found: tuple[Bind, ...], new_root: Path) -> None:
+def mount_all(found: tuple[Bind, ...], new_root: Path) -> None:
     """As PID 1 of the job's namespaces: show the directories at their places.
 
     A place that does not exist is made on a root of our own, in memory, on which everything of the
@@ -79,21 +79,21 @@ def attach(found: tuple[Bind, ...], new_root: Path) -> None:
     for bind in found:
         Path(bind.source).mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(not os.path.isdir(bind.target) for bind in found):
-        _move_to(new_root)
+        _switch_root(new_root)
     for bind in found:
         os.makedirs(bind.target, exist_ok=True)
         syscalls.mount_bind(bind.source, bind.target, read_only=bind.read_only)
 
 
-def _move_to(new_root: Path) -> None:
+def _switch_root(new_root: Path) -> None:
     new_root.mkdir(mode=0o755, parents=True, exist_ok=True)
     syscalls.mount_tmpfs(str(new_root), mode="0755")
     for entry in sorted(os.scandir("/"), key=lambda entry: entry.name):
-        _show(entry, new_root / entry.name)
+        _mirror(entry, new_root / entry.name)
     syscalls.change_root(str(new_root))
 
 
-def _show(entry: os.DirEntry[str], place: Path) -> None:
+def _mirror(entry: os.DirEntry[str], place: Path) -> None:
     if entry.is_symlink():
         place.symlink_to(os.readlink(entry.path))
     elif entry.is_dir():

@@ -12,32 +12,40 @@ import msgspec
 
 from mpijob import codec
 from mpijob.backends.local.queue import scheduler
-from mpijob.backends.local.queue.store import IN_TURN, NEVER, Store, command_of, decode_state, time_limit
+from mpijob.backends.local.queue.store import (
+    NEVER,
+    SCHEDULABLE,
+    Store,
+    command_hash,
+    decode_state,
+    time_limit,
+)
 from mpijob.model import Amounts, MPIJob
 from mpijob.model.spec import quantity
 from mpijob.model.status.forecast import Forecast
 from mpijob.observation.state import queue_wait
 from mpijob.settings import Settings
 
-_TIMED = "CASE WHEN command IS NULL THEN plan END, command, time_limit"
+_RUN_TIME = "CASE WHEN command IS NULL THEN plan END, command, time_limit"
 _HOLDING = (
-    f"SELECT owner, namespace, state, {_TIMED}, cores, memory, gpus"
+    f"SELECT owner, namespace, state, {_RUN_TIME}, cores, memory, gpus"
     " FROM jobs JOIN plans USING (uid) WHERE holds=1"
 )
 _QUEUED = (
-    f"SELECT uid, owner, namespace, priority, not_before, {_TIMED}, cores, memory, gpus"
-    f" FROM jobs INDEXED BY waiting JOIN plans USING (uid) WHERE {IN_TURN} ORDER BY priority DESC, seq LIMIT ?"
+    f"SELECT uid, owner, namespace, priority, not_before, {_RUN_TIME}, cores, memory, gpus"
+    f" FROM jobs INDEXED BY waiting JOIN plans USING (uid) WHERE {SCHEDULABLE} ORDER BY priority DESC, seq LIMIT ?"
 )
 _ENDED = (
-    f"SELECT state, {_TIMED} FROM jobs JOIN plans USING (uid) WHERE phase IN ('Succeeded', 'Failed')"
+    f"SELECT state, {_RUN_TIME} FROM jobs JOIN plans USING (uid) WHERE phase IN ('Succeeded', 'Failed')"
     " ORDER BY seq DESC LIMIT 50"
 )
-_LAST_PLAYED = (
-    f"SELECT priority, seq FROM jobs INDEXED BY waiting WHERE {IN_TURN}"
+_LAST_SIMULATED = (
+    f"SELECT priority, seq FROM jobs INDEXED BY waiting WHERE {SCHEDULABLE}"
     " ORDER BY priority DESC, seq LIMIT 1 OFFSET ?"
 )
-_BEFORE = (
-    f"SELECT count(*) FROM jobs INDEXED BY waiting WHERE {IN_TURN} AND (priority>? OR priority=? AND seq<?)"
+_COUNT_AHEAD = (
+    f"SELECT count(*) FROM jobs INDEXED BY waiting WHERE {SCHEDULABLE}"
+    " AND (priority>? OR priority=? AND seq<?)"
 )
 
 
@@ -59,7 +67,7 @@ def forecasts(
     store: Store, settings: Settings, capacity: Amounts, now: float, uids: Collection[str]
 ) -> dict[str, Forecast]:
     """Return for each of these jobs that waits for room, by its uid, when it will start."""
-    found = _far_back(store, uids)
+    found = _distant_positions(store, uids)
     if found.keys() >= set(uids):
         return found
     rows = store.read(_QUEUED, queue_wait.MOST)
@@ -67,26 +75,27 @@ def forecasts(
     return found | dict(zip((uid for uid, *_ in rows), queue_wait.forecasts(queue), strict=True))
 
 
-def _far_back(store: Store, uids: Collection[str]) -> dict[str, Forecast]:
+def _distant_positions(store: Store, uids: Collection[str]) -> dict[str, Forecast]:
     """Return the places of those jobs that are too far back to be played out."""
     found: dict[str, Forecast] = {}
-    for priority, last in store.read(_LAST_PLAYED, queue_wait.MOST - 1):
+    for priority, last in store.read(_LAST_SIMULATED, queue_wait.MOST - 1):
         for uid in uids:
             rows = store.read(
-                f"SELECT priority, seq FROM jobs WHERE uid=? AND {IN_TURN} AND (priority<? OR priority=? AND seq>?)",
+                f"SELECT priority, seq FROM jobs WHERE uid=? AND {SCHEDULABLE}"
+                " AND (priority<? OR priority=? AND seq>?)",
                 uid, priority, priority, last,
             )  # fmt: skip
             for mine, seq in rows:
-                found[uid] = queue_wait.far_back(store.read(_BEFORE, mine, mine, seq)[0][0] + 1)
+                found[uid] = queue_wait.far_back(store.read(_COUNT_AHEAD, mine, mine, seq)[0][0] + 1)
     return found
 
 
-def forecast_of(store: Store, settings: Settings, capacity: Amounts, now: float, new: NewJob) -> Forecast:
+def forecast_new(store: Store, settings: Settings, capacity: Amounts, now: float, new: NewJob) -> Forecast:
     """Return when a job would start that is submitted now."""
     priority = new.job.priority_number
-    last = store.read(_LAST_PLAYED, queue_wait.MOST - 1)
+    last = store.read(_LAST_SIMULATED, queue_wait.MOST - 1)
     if last and last[0][0] >= priority:
-        return queue_wait.far_back(store.read(_BEFORE, priority, priority, NEVER)[0][0] + 1)
+        return queue_wait.far_back(store.read(_COUNT_AHEAD, priority, priority, NEVER)[0][0] + 1)
     rows = store.read(_QUEUED, queue_wait.MOST)
     return queue_wait.last_forecast(_queue(store, settings, capacity, now, rows, new))
 
@@ -100,9 +109,9 @@ def _queue(
     new: NewJob | None,
 ) -> queue_wait.Queue:
     holding = store.read(_HOLDING)
-    waits = [_Timed.of(*row[5:8]) for row in rows] + ([] if new is None else [_Timed.of_job(new.job)])
-    held = [_Timed.of(*row[3:6]) for row in holding]
-    runs = _runs(store, {one.command for one in (*waits, *held)})
+    waits = [_RunTime.of(*row[5:8]) for row in rows] + ([] if new is None else [_RunTime.of_job(new.job)])
+    held = [_RunTime.of(*row[3:6]) for row in holding]
+    runs = _past_durations(store, {one.command for one in (*waits, *held)})
     limited = frozenset(settings.quotas)
     asked = [
         (
@@ -117,7 +126,7 @@ def _queue(
         namespace = new.job.namespace
         needed = _amounts(new.needs, namespace, limited)
         asked.append((f"{namespace}/{new.owner}", new.job.priority_number, 0.0, needed))
-    free, private = _free(store, settings, capacity)
+    free, private = _free_amounts(store, settings, capacity)
     return queue_wait.Queue(
         free=free,
         running=tuple(
@@ -146,25 +155,27 @@ def _queue(
     )
 
 
-class _Timed(NamedTuple):
+class _RunTime(NamedTuple):
     """What says how long a job runs."""
 
     command: str
     limit: float | None
 
     @classmethod
-    def of(cls, plan: bytes | None, command: str, limit: float | None) -> _Timed:
+    def of(cls, plan: bytes | None, command: str, limit: float | None) -> _RunTime:
         """Return it from the columns; a job of an earlier release has it in its plan alone."""
         return cls(command, limit) if plan is None else cls.of_job(codec.decode(plan, _Planned).job)
 
     @classmethod
-    def of_job(cls, job: MPIJob) -> _Timed:
-        return cls(command_of(job), time_limit(job))
+    def of_job(cls, job: MPIJob) -> _RunTime:
+        return cls(command_hash(job), time_limit(job))
 
 
-def _free(store: Store, settings: Settings, capacity: Amounts) -> tuple[dict[str, float], frozenset[str]]:
+def _free_amounts(
+    store: Store, settings: Settings, capacity: Amounts
+) -> tuple[dict[str, float], frozenset[str]]:
     """Return what is free, also within each namespace's quota, which holds up nobody else's jobs."""
-    free = _amounts(capacity.minus(scheduler.held(store)))
+    free = _amounts(capacity.minus(scheduler.held_amounts(store)))
     private: dict[str, float] = {}
     for namespace, quota in settings.quotas.items():
         cores, memory, gpus, jobs = store.read(
@@ -191,11 +202,11 @@ def _amounts(needs: Amounts, namespace: str = "", limited: frozenset[str] = froz
     return found
 
 
-def _runs(store: Store, commands: Collection[str]) -> dict[str, list[float]]:
+def _past_durations(store: Store, commands: Collection[str]) -> dict[str, list[float]]:
     """Return how long the last finished jobs held their resources, by command."""
     found: dict[str, list[float]] = {}
     for blob, *timed in store.read(_ENDED) if commands else ():
-        command = _Timed.of(*timed).command
+        command = _RunTime.of(*timed).command
         if command not in commands:
             continue
         state = decode_state(blob)

@@ -30,31 +30,35 @@ if TYPE_CHECKING:
     from mpijob.model import JobRef, JobState, MPIJob, Plan
 
 
-def dependencies(store: Store, after: tuple[str, ...], refs: tuple[JobRef, ...]) -> tuple[Dependency, ...]:
+def find_dependencies(
+    store: Store, after: tuple[str, ...], refs: tuple[JobRef, ...]
+) -> tuple[Dependency, ...]:
     """Return where the jobs stand that one waits for, by its `after`."""
     found = ((ref, store.find(ref)) for ref in refs)
     return of_entries(after, ((ref, None if row is None else row.state) for ref, row in found))
 
 
-def wanted(store: Store, job: MPIJob) -> tuple[Dependency, ...]:
+def find_new(store: Store, job: MPIJob) -> tuple[Dependency, ...]:
     """Return where the jobs stand that a new one is to wait for: the newest of each name."""
     if not job.after:
         return ()
     from mpijob.model import JobRef
 
-    return dependencies(store, job.after, tuple(JobRef(job.namespace, name) for name in names(job.after)))
+    return find_dependencies(
+        store, job.after, tuple(JobRef(job.namespace, name) for name in names(job.after))
+    )
 
 
 def release(store: Store) -> None:
     """Let every held job into the queue, or end it, whose others have ended."""
     for row in store.rows(HELD):
         with contextlib.suppress(NotFound):  # somebody has deleted it since we looked
-            _judge(store, row)
+            _release_or_fail(store, row)
 
 
-def _judge(store: Store, row: Row) -> None:
+def _release_or_fail(store: Store, row: Row) -> None:
     plan = store.plan(row.uid)
-    waits, finding = judge(row.state.ref.name, dependencies(store, plan.job.after, plan.waits_for))
+    waits, finding = judge(row.state.ref.name, find_dependencies(store, plan.job.after, plan.waits_for))
     if waits:
         return
     now = time.time()
@@ -74,7 +78,7 @@ def is_held(state: JobState) -> bool:
     return state.reason == WAITING
 
 
-def told(state: JobState, plan: Plan, store: Store) -> JobState:
+def with_waiting(state: JobState, plan: Plan, store: Store) -> JobState:
     """Return the state of a held job with what it waits for now."""
-    waits = judge(state.ref.name, dependencies(store, plan.job.after, plan.waits_for)).waits
+    waits = judge(state.ref.name, find_dependencies(store, plan.job.after, plan.waits_for)).waits
     return waiting(state, waits, state.message)

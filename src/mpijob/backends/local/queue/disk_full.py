@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 RESERVE_BYTES = 1 << 20  # the journal of a deletion and of its record, several times over
 
 
-def keep_reserve(home: Home) -> None:
+def ensure_reserve(home: Home) -> None:
     """Make the reserve of a home that has none, where there is room for it."""
     if not home.reserve.exists() and disk_reserve.has_space(home.root, RESERVE_BYTES):
         _allocate(home.reserve)
 
 
-def make_room(home: Home) -> None:
+def free_reserve_if_full(home: Home) -> None:
     """See to it that what ends or is deleted can be written down: where nothing more fits, give the reserve up."""
-    if _fits(home):
+    if _has_space(home):
         return
     with contextlib.suppress(OSError):  # none is left, or nothing may be changed here: the act tells that
         home.reserve.unlink()
 
 
-def _fits(home: Home) -> bool:
+def _has_space(home: Home) -> bool:
     """Whether the reserve's room is free; a quota too is only told by trying.
 
     The file has no name that two threads could share or that a killed process could leave behind.
@@ -65,7 +65,7 @@ def _allocate(path: Path) -> None:
             os.unlink(path)
 
 
-def last_written(database: str, version: int, sql: str, values: tuple[Any, ...]) -> list[Any] | None:
+def read_last_written(database: str, version: int, sql: str, values: tuple[Any, ...]) -> list[Any] | None:
     """Return all rows of a query on a database beside which nothing can be made; None where that is not the truth.
 
     It is not while somebody has it open to write, or was killed then: the newest is in the journal, not in it.

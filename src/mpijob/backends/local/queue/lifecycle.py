@@ -19,7 +19,7 @@ from mpijob.backends.local.queue import disk_full, recovery
 from mpijob.backends.local.queue.store import Row, Store
 from mpijob.backends.local.storage import archive
 from mpijob.backends.local.storage.paths import Home
-from mpijob.backends.local.worker.process_tree import send
+from mpijob.backends.local.worker.process_tree import send_signal
 from mpijob.errors import BackendError, WaitTimeout
 from mpijob.model import Event, JobState, Phase
 from mpijob.settings import Settings
@@ -32,17 +32,17 @@ Pause = Callable[[float], None]
 
 def end(store: Store, row: Row, wish: Phase, grace_seconds: float | None, pause: Pause) -> JobState:
     """Bring a job to Cancelled or Suspended and return its state then; a full disk keeps nobody from that."""
-    disk_full.make_room(store.home)
+    disk_full.free_reserve_if_full(store.home)
     if row.phase.final and not row.holds:
         return row.state
-    store.ask(row.uid, "suspend" if wish is Phase.SUSPENDED else "cancel", grace_seconds)
-    if not _ended_unstarted(store, row.uid, wish):
+    store.request(row.uid, "suspend" if wish is Phase.SUSPENDED else "cancel", grace_seconds)
+    if not _end_unstarted(store, row.uid, wish):
         grace = store.plan(row.uid).job.grace_seconds if grace_seconds is None else grace_seconds
-        _until_ended(store, row, grace + _END_SECONDS, pause)
+        _wait_until_ended(store, row, grace + _END_SECONDS, pause)
     return store.rows("uid=?", row.uid)[0].state
 
 
-def _ended_unstarted(store: Store, uid: str, wish: Phase) -> bool:
+def _end_unstarted(store: Store, uid: str, wish: Phase) -> bool:
     with store.transaction() as db:
         held, state = db.execute("SELECT holds, state FROM jobs WHERE uid=?", (uid,)).fetchone()
         if held:
@@ -68,23 +68,23 @@ def _ended_unstarted(store: Store, uid: str, wish: Phase) -> bool:
     return True
 
 
-def _until_ended(store: Store, row: Row, seconds: float, pause: Pause) -> None:
+def _wait_until_ended(store: Store, row: Row, seconds: float, pause: Pause) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         fresh = next(iter(store.rows("uid=? AND holds=1", row.uid)), None)
         if fresh is None:
             return
-        if machine.alive(fresh.supervisor):
-            send(machine.pid_of(fresh.supervisor), signal.SIGUSR1)
+        if machine.is_alive(fresh.supervisor):
+            send_signal(machine.pid_of(fresh.supervisor), signal.SIGUSR1)
         recovery.recover(store)
         pause(_POLL_SECONDS)
     raise WaitTimeout(f"job '{row.state.ref.name}' has not ended within {seconds:g} s; it will be ended")
 
 
-def resumed(store: Store, row: Row) -> JobState:
+def resume(store: Store, row: Row) -> JobState:
     """Queue a suspended job again, as its next attempt if it had begun one."""
     refuse_resuming(row.state)
-    state = recovery.fresh(row.state, "WaitingForResources", "waiting in the queue")
+    state = recovery.next_attempt_state(row.state, "WaitingForResources", "waiting in the queue")
     if row.state.started is None:
         state = msgspec.structs.replace(state, attempt=row.attempt)
     else:  # to be suspended is no failure: it costs none of the attempts that the spec allows
@@ -99,12 +99,12 @@ def remove(store: Store, home: Home, settings: Settings, row: Row, *, alone: boo
     ref = row.state.ref
     earlier = [] if alone else store.rows("namespace=? AND name=? AND newest=0", ref.namespace, ref.name)
     for gone in (*earlier, *store.rows("uid=?", row.uid)):
-        archive.put_away(store, gone, settings)
-        _forget(store, gone.uid)
+        archive.archive_job(store, gone, settings)
+        _remove_row(store, gone.uid)
         shutil.rmtree(home.job(gone.uid), ignore_errors=True)
 
 
-def _forget(store: Store, uid: str) -> None:
+def _remove_row(store: Store, uid: str) -> None:
     """Remove a job's row; its files go first where there is no room to write that down."""
     try:
         store.remove(uid)

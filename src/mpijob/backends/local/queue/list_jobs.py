@@ -23,7 +23,7 @@ def page(store: Store, scope: Scope) -> Page:
     """Return one page of the jobs in a scope, newest first."""
     where, values = _condition(scope)
     if scope.selector:
-        return _selected(store, scope, where, values)
+        return _page_of_selected(store, scope, where, values)
     total = store.read(f"SELECT count(*) FROM jobs WHERE {where}", *values)[0][0]
     if scope.after:
         where, values = f"{where} AND seq<?", [*values, scope.place]
@@ -31,7 +31,7 @@ def page(store: Store, scope: Scope) -> Page:
     return _page([(seq, state) for seq, state, _ in rows], scope.limit, total)
 
 
-def _selected(store: Store, scope: Scope, where: str, values: list[Any]) -> Page:
+def _page_of_selected(store: Store, scope: Scope, where: str, values: list[Any]) -> Page:
     """Labels are matched here, not in SQL: all that belong to the scope are looked at."""
     rows, place = _newest(store, where, values), scope.place
     matching = [
@@ -45,7 +45,7 @@ def _page(found: list[tuple[int, bytes]], limit: int, total: int) -> Page:
     """Return a page of what was found: at most `limit` jobs and, if there is more, where the next page begins."""
     kept = found[:limit]
     after = str(kept[-1][0]) if len(found) > limit else ""
-    return Page(tuple(_brief(decode_state(state)) for _, state in kept), after, total)
+    return Page(tuple(_without_ranks(decode_state(state)) for _, state in kept), after, total)
 
 
 def _newest(store: Store, where: str, values: list[Any], bound: str = "") -> list[Any]:
@@ -74,7 +74,7 @@ def _condition(scope: Scope) -> tuple[str, list[Any]]:
     return " AND ".join(parts), values
 
 
-def _brief(state: JobState) -> JobState:
+def _without_ranks(state: JobState) -> JobState:
     return msgspec.structs.replace(state, ranks=())
 
 
@@ -83,12 +83,12 @@ def count(store: Store, phase: Phase) -> int:
     return int(store.read("SELECT count(*) FROM jobs WHERE phase=?", phase.value)[0][0])
 
 
-def live(store: Store, row: Row) -> JobState:
+def current_state(store: Store, row: Row) -> JobState:
     """Return a job's state with what is true only now: its usage, and whether it is tried again."""
     state = row.state
     if state.phase is Phase.RUNNING:
         return _with_usage(store, state)
-    if state.phase is Phase.FAILED and row.holds and recovery.tried_again(state, store.plan(row.uid).job):
+    if state.phase is Phase.FAILED and row.holds and recovery.is_retried(state, store.plan(row.uid).job):
         return msgspec.structs.replace(state, phase=Phase.PENDING, finished=None)  # its next attempt follows
     return state
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mpijob.backends.local.planning import machine
-from mpijob.backends.local.storage.job_files import forget_secrets
+from mpijob.backends.local.storage.job_files import remove_secrets
 from mpijob.errors import BackendError, Finding, Fix, Severity
 from mpijob.model import Event, LauncherPhase, Phase
 from mpijob.settings import LOCAL
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 def recover(store: Store) -> int:
     """Declare every job lost whose processes are gone; return how many there were."""
-    lost = [row for row in store.rows("holds=1") if not _owned(row)]
+    lost = [row for row in store.rows("holds=1") if not _has_process(row)]
     for row in lost:
         fresh = store.rows("uid=? AND holds=1", row.uid)
-        if fresh and not _owned(fresh[0]):
+        if fresh and not _has_process(fresh[0]):
             _declare_if_possible(store, fresh[0])
     return len(lost)
 
@@ -39,18 +39,18 @@ def _declare_if_possible(store: Store, row: Row) -> None:
     try:
         declare_lost(store, row)
     except BackendError as error:
-        if not store.even_full:
+        if not store.allow_full_disk:
             raise
-        store.warn(f"job '{row.state.ref.name}' is lost, which cannot be recorded: {error.message}")
+        store.warn_once(f"job '{row.state.ref.name}' is lost, which cannot be recorded: {error.message}")
 
 
-def _owned(row: Row) -> bool:
-    return machine.alive(row.runner) or machine.alive(row.supervisor)
+def _has_process(row: Row) -> bool:
+    return machine.is_alive(row.runner) or machine.is_alive(row.supervisor)
 
 
 def declare_lost(store: Store, row: Row) -> None:
     """Write that the job's supervisor is gone, after ending what it left behind."""
-    sweep(store, row)
+    kill_leftovers(store, row)
     state = row.state
     if not (state.phase.final or state.phase is Phase.SUSPENDED):
         state = msgspec.structs.replace(
@@ -64,7 +64,7 @@ def declare_lost(store: Store, row: Row) -> None:
             workers=tuple(msgspec.structs.replace(w, phase=Phase.FAILED) for w in state.workers),
         )
         store.put(state, Event(time.time(), "Failed", LOST.message, Severity.ERROR, row.attempt))
-    settle(store, state)
+    finish_attempt(store, state)
 
 
 def _lost_launcher(launcher: LauncherState | None) -> LauncherState | None:
@@ -73,30 +73,30 @@ def _lost_launcher(launcher: LauncherState | None) -> LauncherState | None:
     return msgspec.structs.replace(launcher, phase=LauncherPhase.FAILED, message="its end was not observed")
 
 
-def settle(store: Store, state: JobState) -> None:
+def finish_attempt(store: Store, state: JobState) -> None:
     """After an attempt: free what it held; queue the next attempt where the spec asks for one."""
     from mpijob.backends.local.storage import private_dirs  # rarely needed: start-up is a feature
 
     private_dirs.remove(store.home.attempt(state.ref.uid, state.attempt))
     plan = store.plan(state.ref.uid)
     job = plan.job
-    if state.phase is Phase.FAILED and tried_again(state, job):
+    if state.phase is Phase.FAILED and is_retried(state, job):
         ended = state
         at_once = not state.mpi.startswith(
             plan.family.value
         )  # the supervisor has planned it with another MPI
         state = msgspec.structs.replace(state, mpi=plan.mpi)
-        _queue_again(store, state, ended, 0.0 if at_once else job.retry.delay_seconds(state.attempt))
-        _tell_audit(store, state, job)
+        _queue_retry(store, state, ended, 0.0 if at_once else job.retry.delay_seconds(state.attempt))
+        _audit_job_end(store, state, job)
         return
-    events = _not_retried(state, job) if state.phase is Phase.FAILED else ()
+    events = _not_retried_event(state, job) if state.phase is Phase.FAILED else ()
     store.put(state, *events, holds=0, gpu_ids="", runner="", supervisor="", desired="")
-    _tell_audit(store, state, job)
+    _audit_job_end(store, state, job)
     if state.phase.final:
-        forget_secrets(store.home, state.ref.uid)
+        remove_secrets(store.home, state.ref.uid)
 
 
-def _not_retried(state: JobState, job: MPIJob) -> tuple[Event, ...]:
+def _not_retried_event(state: JobState, job: MPIJob) -> tuple[Event, ...]:
     """Return the event by which a job tells that its cause is none for which it is tried again."""
     from mpijob.observation.state import retry_cause
 
@@ -104,7 +104,7 @@ def _not_retried(state: JobState, job: MPIJob) -> tuple[Event, ...]:
     return (Event(time.time(), "NotRetried", why, Severity.WARNING, state.attempt),) if why else ()
 
 
-def _tell_audit(store: Store, state: JobState, job: MPIJob) -> None:
+def _audit_job_end(store: Store, state: JobState, job: MPIJob) -> None:
     """Write what the attempt has taken, where an audit is kept."""
     from mpijob.history.audit.job_end import write_job_end
 
@@ -112,7 +112,7 @@ def _tell_audit(store: Store, state: JobState, job: MPIJob) -> None:
     write_job_end(directory, state, job, store.samples(state.ref.uid), user="system:mpijob:engine")
 
 
-def tried_again(state: JobState, job: MPIJob) -> bool:
+def is_retried(state: JobState, job: MPIJob) -> bool:
     """Return whether a failed attempt has a next one; lost workers may have some of their own.
 
     One that its supervisor has planned with another MPI is not tried again for its cause, but for the first time.
@@ -126,16 +126,16 @@ def tried_again(state: JobState, job: MPIJob) -> bool:
     )
     if not (lost or planned or retry_cause.wanted(state, job.retry)):
         return False
-    return state.attempt < state.attempts_allowed + (REQUEUES if lost else 0)
+    return state.attempt < state.attempts_allowed + (MAX_REQUEUES if lost else 0)
 
 
-def _queue_again(store: Store, state: JobState, ended: JobState, delay_seconds: float) -> None:
+def _queue_retry(store: Store, state: JobState, ended: JobState, delay_seconds: float) -> None:
     following = state.attempt + 1
     text = (
         f"attempt {state.attempt} failed ({state.message}); attempt {following} starts in {delay_seconds:g} s"
     )
     now = time.time()
-    again = fresh(state, "BackingOff", text)
+    again = next_attempt_state(state, "BackingOff", text)
     event = Event(now, "Retrying", text, attempt=state.attempt)
     store.put(
         again,
@@ -149,7 +149,7 @@ def _queue_again(store: Store, state: JobState, ended: JobState, delay_seconds: 
     )
 
 
-def fresh(state: JobState, reason: str, message: str) -> JobState:
+def next_attempt_state(state: JobState, reason: str, message: str) -> JobState:
     """Return the state of a job that waits for its next attempt."""
     return msgspec.structs.replace(
         state, phase=Phase.QUEUED, reason=reason, message=message, attempt=state.attempt + 1, queued=time.time(),
@@ -158,7 +158,7 @@ def fresh(state: JobState, reason: str, message: str) -> JobState:
     )  # fmt: skip
 
 
-REQUEUES = 3
+MAX_REQUEUES = 3
 LOST = Finding(
     code="SUPERVISOR_LOST",
     message="the supervisor process of the job no longer exists (killed, or the machine was restarted)",
@@ -167,22 +167,22 @@ LOST = Finding(
 )
 
 
-def sweep(store: Store, row: Row) -> None:
+def kill_leftovers(store: Store, row: Row) -> None:
     """End every process of this user that carries the job's mark."""
     import signal  # rarely needed: start-up is a feature
 
     from mpijob.backends.local.worker import cgroups, process_tree
 
     mark = f"MPIJOB_ATTEMPT_DIR={store.home.job(row.uid)}/".encode()
-    if machine.alive(row.supervisor):
-        process_tree.send(machine.pid_of(row.supervisor), signal.SIGKILL)
-    for pid in _marked(mark):
-        process_tree.send(pid, signal.SIGKILL)
-    if group := cgroups.of_attempt(store.plan(row.uid).cgroup, row.uid, row.attempt):
-        cgroups.end(group)
+    if machine.is_alive(row.supervisor):
+        process_tree.send_signal(machine.pid_of(row.supervisor), signal.SIGKILL)
+    for pid in _marked_pids(mark):
+        process_tree.send_signal(pid, signal.SIGKILL)
+    if group := cgroups.attempt_cgroup(store.plan(row.uid).cgroup, row.uid, row.attempt):
+        cgroups.kill_and_remove(group)
 
 
-def _marked(mark: bytes) -> list[int]:
+def _marked_pids(mark: bytes) -> list[int]:
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():

@@ -16,11 +16,11 @@ from mpijob.history.retention import RetentionSettings
 from mpijob.settings import Settings
 
 _DAY = 86_400.0
-_AT_ONCE = 200
-_YOUNG_SECONDS = 3600.0  # a directory without a job may belong to one that is just being submitted
+_BATCH = 200
+_MIN_AGE_SECONDS = 3600.0  # a directory without a job may belong to one that is just being submitted
 
 
-def forget_old(
+def apply_retention(
     store: Store,
     now: float,
     policy: RetentionSettings | None = None,
@@ -32,18 +32,16 @@ def forget_old(
     """
     policy = RetentionSettings() if policy is None else policy
     final = "phase IN ('Succeeded','Failed','Cancelled') AND holds=0"
-    rows = store.rows(
-        f"{final} AND seq IN (SELECT seq FROM jobs WHERE {final} ORDER BY seq LIMIT {_AT_ONCE})"
-    )
-    _sweep(store, now)
+    rows = store.rows(f"{final} AND seq IN (SELECT seq FROM jobs WHERE {final} ORDER BY seq LIMIT {_BATCH})")
+    _remove_orphaned(store, now)
     forgotten = 0
     for row in rows:
         with contextlib.suppress(NotFound):  # somebody has deleted it since we looked
-            forgotten += _forget(store, row, now, policy, farewell)
+            forgotten += _apply(store, row, now, policy, farewell)
     return forgotten
 
 
-def expire(store: Store, settings: Settings, now: float) -> float | None:
+def delete_expired(store: Store, settings: Settings, now: float) -> float | None:
     """Delete the jobs whose `ttl_seconds` are over; return in how many seconds the next one is due, None for none."""
     due_in = None
     for row, seconds in _expiring(store, now):
@@ -56,7 +54,7 @@ def expire(store: Store, settings: Settings, now: float) -> float | None:
     return due_in
 
 
-def is_due(store: Store, now: float) -> bool:
+def has_expired(store: Store, now: float) -> bool:
     """Whether there is a job whose `ttl_seconds` are over."""
     return any(seconds <= 0 for _, seconds in _expiring(store, now))
 
@@ -70,16 +68,16 @@ def _expiring(store: Store, now: float) -> Iterator[tuple[Row, float]]:
             yield row, (row.state.finished or now) + ttl[row.uid] - now
 
 
-def _sweep(store: Store, now: float) -> None:
+def _remove_orphaned(store: Store, now: float) -> None:
     """Remove the directories of jobs that are gone: whoever deleted them was killed on the way."""
     jobs = store.home.root / "jobs"
     known = {uid for (uid,) in store.read("SELECT uid FROM jobs")}
     for directory in jobs.iterdir() if jobs.is_dir() else ():
-        if directory.name not in known and now - directory.stat().st_mtime > _YOUNG_SECONDS:
+        if directory.name not in known and now - directory.stat().st_mtime > _MIN_AGE_SECONDS:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _forget(
+def _apply(
     store: Store, row: Row, now: float, policy: RetentionSettings, farewell: Callable[[str], None]
 ) -> bool:
     keep = policy.days_for(row.state.ref.namespace, store.plan(row.uid).job)

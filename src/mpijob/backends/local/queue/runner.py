@@ -31,8 +31,8 @@ from mpijob.errors import BackendError
 from mpijob.settings import Settings
 
 LINGER_SECONDS = 2.0
-_EXPIRY_LOOK_SECONDS = 60.0  # a clock may be set, a job deleted by hand, another release installed
-PATIENCE_SECONDS = 60.0
+_EXPIRY_CHECK_SECONDS = 60.0  # a clock may be set, a job deleted by hand, another release installed
+RETRY_SECONDS = 60.0
 _NAME = "mpijob-runner"
 
 
@@ -50,27 +50,27 @@ class Runner:
     def __init__(self, home: Home, settings: Settings) -> None:
         self._home = home
         self._settings = settings
-        self._me = machine.identity(os.getpid())
+        self._me = machine.process_identity(os.getpid())
         self._release = _release()
 
-    def run(self, *, begun: bool = False) -> None:
+    def run(self, *, accept_newer: bool = False) -> None:
         """Run what is queued; return when nothing more can be run by us. Who was forked by a runner has `begun`."""
-        syscalls.adopt_orphans()
+        syscalls.become_subreaper()
         syscalls.name_process(_NAME)
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a nudge may reach a supervisor before it listens
         gc.freeze()  # forks share what is there; a collection would copy it page by page
         gc.disable()
-        store = Store(self._home, begun=begun)
+        store = Store(self._home, accept_newer=accept_newer)
         while True:
             if self._is_outdated(store):
                 runner_wakeup.start_runner(self._home, self._settings)
                 return
             claimed = self._claim(store)
             if claimed is not None:
-                self._share(store)
+                self._ensure_second_runner(store)
                 self._supervise(store, claimed)
-            elif not self._listen(store, self._expire(store)):
-                self._forget_old(store)
+            elif not self._listen(store, self._delete_expired(store)):
+                self._apply_retention(store)
                 return
 
     def _is_outdated(self, store: Store) -> bool:
@@ -78,37 +78,37 @@ class Runner:
 
         Our code is read as it is needed, so we would be half of one and half of the other.
         """
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + RETRY_SECONDS
         while (now := _release()) is None and time.monotonic() < deadline:
             time.sleep(0.2)  # it is just being installed
         return now != self._release or not store.is_current()
 
-    def _forget_old(self, store: Store) -> None:
+    def _apply_retention(self, store: Store) -> None:
         """Nobody waits any more: remove what was kept long enough."""
         from mpijob.backends.local.queue import retention
         from mpijob.backends.local.storage import archive
         from mpijob.history.retention import RetentionSettings
 
         now = time.time()
-        retention.forget_old(
+        retention.apply_retention(
             store,
             now,
             RetentionSettings.from_settings(self._settings),
-            lambda uid: archive.keep_account(store, uid, self._settings, now),
+            lambda uid: archive.archive_account(store, uid, self._settings, now),
         )
-        archive.tidy(self._settings, time.time())
+        archive.apply_retention(self._settings, time.time())
 
     def _claim(self, store: Store) -> Claimed | None:
         recovery.recover(store)
         return scheduler.claim(store, self._settings, self._me, time.time())
 
-    def _expire(self, store: Store) -> float | None:
+    def _delete_expired(self, store: Store) -> float | None:
         """Delete jobs whose `ttl_seconds` are over; return in how many seconds the next is due."""
         if not store.read("SELECT 1 FROM jobs WHERE ttl IS NOT NULL LIMIT 1"):
             return None
         from mpijob.backends.local.queue import retention
 
-        return retention.expire(store, self._settings, time.time())
+        return retention.delete_expired(store, self._settings, time.time())
 
     def _listen(self, store: Store, expiry: float | None) -> bool:
         """Wait a while for work, or for the expiry of a job; return whether there is some.
@@ -118,28 +118,30 @@ class Runner:
         """
         wakeup_pipe = self._open_wakeup_pipe()
         try:
-            if scheduler.ready(store, time.time(), self._settings):
+            if scheduler.can_start(store, time.time(), self._settings):
                 return True
-            delayed = scheduler.next_wake(store, time.time())
+            delayed = scheduler.seconds_until_delayed(store, time.time())
             seconds = LINGER_SECONDS if delayed is None else delayed + 0.01
             if expiry is not None:
-                due = min(expiry + 0.01, _EXPIRY_LOOK_SECONDS)
+                due = min(expiry + 0.01, _EXPIRY_CHECK_SECONDS)
                 seconds = due if delayed is None else min(seconds, due)
             rung, _, _ = select.select([wakeup_pipe], [], [], seconds)
         finally:
             os.close(wakeup_pipe)
         waits = delayed is not None or expiry is not None
-        return bool(rung) or waits or scheduler.ready(store, time.time(), self._settings)
+        return bool(rung) or waits or scheduler.can_start(store, time.time(), self._settings)
 
     def _open_wakeup_pipe(self) -> int:
         with contextlib.suppress(FileExistsError):
             os.mkfifo(self._home.wakeup_pipe, 0o600)
         return os.open(self._home.wakeup_pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def _share(self, store: Store) -> None:
+    def _ensure_second_runner(self, store: Store) -> None:
         """See to another runner when there is room for one more job beside ours."""
-        if scheduler.ready(store, time.time(), self._settings) and not runner_wakeup.nudge(self._home):
-            pid = process_tree.in_child(lambda: _second(self._home, self._settings))
+        if scheduler.can_start(store, time.time(), self._settings) and not runner_wakeup.notify_listening(
+            self._home
+        ):
+            pid = process_tree.fork_child(lambda: _run_second(self._home, self._settings))
             os.waitpid(pid, 0)
 
     def _supervise(self, store: Store, claimed: Claimed) -> None:
@@ -147,19 +149,19 @@ class Runner:
         plan = store.plan(claimed.uid)
         spec = AttemptSpec(self._home, claimed.uid, claimed.attempt, plan, claimed.gpu_ids, self._settings)
         supervisor = _fork_supervisor(self._home, spec)
-        status = _wait_noted(store, claimed.uid, supervisor)
+        status = _wait_recorded(store, claimed.uid, supervisor)
         if spec.isolation is isolation.Isolation.GROUPS:
-            _end_orphans()
-        _patiently(lambda: self._settle(store, spec, os.waitstatus_to_exitcode(status)))
+            _kill_orphans()
+        _retry_on_full_disk(lambda: self._finish(store, spec, os.waitstatus_to_exitcode(status)))
         process_tree.reap()
 
-    def _settle(self, store: Store, spec: AttemptSpec, code: int) -> None:
+    def _finish(self, store: Store, spec: AttemptSpec, code: int) -> None:
         """After the supervisor's end: the truth if it could not write it, then what follows."""
         for row in store.rows("uid=? AND holds=1", spec.uid):
             if code != 0:
                 recovery.declare_lost(store, row)
             else:
-                recovery.settle(store, row.state)
+                recovery.finish_attempt(store, row.state)
 
 
 def _release() -> tuple[int, int] | None:
@@ -171,9 +173,9 @@ def _release() -> tuple[int, int] | None:
     return seen.st_ino, seen.st_mtime_ns
 
 
-def _wait_noted(store: Store, uid: str, supervisor: int) -> int:
+def _wait_recorded(store: Store, uid: str, supervisor: int) -> int:
     """Write down who supervises the job, as soon as the disk takes it, and return how it ended."""
-    identity, noted = machine.identity(supervisor), False
+    identity, noted = machine.process_identity(supervisor), False
     while True:
         if not noted:
             with contextlib.suppress(BackendError):
@@ -186,9 +188,9 @@ def _wait_noted(store: Store, uid: str, supervisor: int) -> int:
         time.sleep(0.2)
 
 
-def _patiently(act: Callable[[], None]) -> None:
+def _retry_on_full_disk(act: Callable[[], None]) -> None:
     """Do what must be written down; a full disk may have room again in a moment."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + RETRY_SECONDS
     while True:
         try:
             return act()
@@ -198,15 +200,15 @@ def _patiently(act: Callable[[], None]) -> None:
             time.sleep(0.5)
 
 
-def _second(home: Home, settings: Settings) -> None:
+def _run_second(home: Home, settings: Settings) -> None:
     """In a child of a runner: leave it, and be a runner too."""
     if os.fork():
         os._exit(0)
     os.setsid()
-    Runner(home, settings).run(begun=True)
+    Runner(home, settings).run(accept_newer=True)
 
 
-def _end_orphans(seconds: float = 3.0) -> None:
+def _kill_orphans(seconds: float = 3.0) -> None:
     """End what a job without namespaces left to us, the next subreaper above it; other runners below us live on."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -218,7 +220,7 @@ def _end_orphans(seconds: float = 3.0) -> None:
             return
         for orphan in left:
             for process in (orphan, *process_tree.descendants(orphan.pid, table)):
-                process_tree.send(process.pid, signal.SIGKILL)
+                process_tree.send_signal(process.pid, signal.SIGKILL)
         process_tree.reap()
         time.sleep(0.002)
 
@@ -226,35 +228,35 @@ def _end_orphans(seconds: float = 3.0) -> None:
 def _fork_supervisor(home: Home, spec: AttemptSpec) -> int:
     """Return the pid of a supervisor, PID 1 of its own namespaces where the plan says so."""
     if spec.isolation is isolation.Isolation.GROUPS:
-        return process_tree.in_child(lambda: _supervise(home, spec))
+        return process_tree.fork_child(lambda: _supervise(home, spec))
     read, write = os.pipe()
-    middle = process_tree.in_child(lambda: _middle(home, spec, write))
+    middle = process_tree.fork_child(lambda: _fork_in_namespaces(home, spec, write))
     os.close(write)
     os.waitpid(middle, 0)
     pid = os.read(read, 32)
     os.close(read)
     if pid:
         return int(pid)
-    spec.do_without_namespaces()
-    return process_tree.in_child(lambda: _supervise(home, spec, spec.refuse_what_needs_namespaces))
+    spec.disable_namespaces()
+    return process_tree.fork_child(lambda: _supervise(home, spec, spec.refuse_without_namespaces))
 
 
-def _middle(home: Home, spec: AttemptSpec, write: int) -> None:
+def _fork_in_namespaces(home: Home, spec: AttemptSpec, write: int) -> None:
     """Leave the namespaces and fork PID 1; the runner, a subreaper, becomes its parent when we go."""
-    isolation.leave()
-    pid = process_tree.in_child(lambda: _settled(home, spec))
+    isolation.unshare_namespaces()
+    pid = process_tree.fork_child(lambda: _supervise_in_namespaces(home, spec))
     os.write(write, b"%d" % pid)
 
 
-def _settled(home: Home, spec: AttemptSpec) -> None:
-    isolation.settle()
+def _supervise_in_namespaces(home: Home, spec: AttemptSpec) -> None:
+    isolation.mount_private()
     _supervise(home, spec, spec.prepare_mounts)
 
 
 def _supervise(home: Home, spec: AttemptSpec, prepare: Callable[[], None] | None = None) -> None:
     os.setsid()
     syscalls.name_process("mpijob-job")
-    store = Store(home, begun=True)
+    store = Store(home, accept_newer=True)
     row = store.rows("uid=?", spec.uid)[0]
     Supervisor(store, spec, row.state).run(prepare)
     store.close()

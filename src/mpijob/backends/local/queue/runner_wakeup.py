@@ -14,7 +14,7 @@ from mpijob.backends.recurring.background import start, wake_listener
 from mpijob.settings import Settings
 
 _START_SECONDS = 1.0
-_FORGOTTEN_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 
 
 class RunnerWaker:
@@ -22,32 +22,32 @@ class RunnerWaker:
 
     def __init__(self, home: Home, settings: Settings) -> None:
         self._home, self._settings = home, settings
-        self._expected = -_START_SECONDS  # when a runner was last started before its job was there
-        self._looked = -_FORGOTTEN_SECONDS  # when we last looked for jobs that nobody starts
+        self._prewarmed = -_START_SECONDS  # when a runner was last started before its job was there
+        self._checked = -_CHECK_SECONDS  # when we last looked for jobs that nobody starts
 
-    def expect(self, store: Store) -> None:
+    def prewarm(self, store: Store) -> None:
         """Start a runner on an idle engine, while the job is checked and planned, unless one listens already."""
 
         if not store.read("SELECT 1 FROM jobs WHERE holds=1 OR phase='Queued' LIMIT 1"):
-            wake(self._home, self._settings)
-            self._expected = time.monotonic()
+            ensure_runner(self._home, self._settings)
+            self._prewarmed = time.monotonic()
 
     def wake(self, store: Store) -> None:
         """See to it that somebody runs what is queued, if the next job in order could start now."""
-        if scheduler.ready(store, time.time(), self._settings) and not self._answered():
-            wake(self._home, self._settings)
+        if scheduler.can_start(store, time.time(), self._settings) and not self._has_runner():
+            ensure_runner(self._home, self._settings)
 
-    def _answered(self) -> bool:
+    def _has_runner(self) -> bool:
         """Whether a runner that was started a moment ago will look at the queue, or has just been rung for."""
 
-        started = time.monotonic() - self._expected < _START_SECONDS
-        return nudge(self._home) or started
+        started = time.monotonic() - self._prewarmed < _START_SECONDS
+        return notify_listening(self._home) or started
 
     def wake_for_waiting(self, store: Store) -> None:
         """Who submitted a job, or ran the one before it, may have been killed: then nobody else would start it."""
         now = time.monotonic()
-        if now - self._looked >= _FORGOTTEN_SECONDS:
-            self._looked = now
+        if now - self._checked >= _CHECK_SECONDS:
+            self._checked = now
             recovery.recover(store)
             self.wake(store)
 
@@ -56,16 +56,16 @@ class RunnerWaker:
         if store.read("SELECT 1 FROM jobs WHERE ttl IS NOT NULL LIMIT 1"):
             from mpijob.backends.local.queue import retention
 
-            if retention.is_due(store, time.time()):
-                wake(self._home, self._settings)
+            if retention.has_expired(store, time.time()):
+                ensure_runner(self._home, self._settings)
 
 
 _RUNNER = "from mpijob.backends.local.queue.runner import main; main()"
 
 
-def wake(home: Home, settings: Settings) -> None:
+def ensure_runner(home: Home, settings: Settings) -> None:
     """See to it that somebody looks at the queue."""
-    if not nudge(home):
+    if not notify_listening(home):
         start_runner(home, settings)
 
 
@@ -74,6 +74,6 @@ def start_runner(home: Home, settings: Settings) -> None:
     start(home, settings, _RUNNER)
 
 
-def nudge(home: Home) -> bool:
+def notify_listening(home: Home) -> bool:
     """Wake a runner that listens; return False when none does."""
     return wake_listener(home.wakeup_pipe)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from mpijob.backends.local.planning import machine
-from mpijob.backends.local.queue.store import DELAYED, HELD, IN_TURN, decode_state
+from mpijob.backends.local.queue.store import DELAYED, HELD, SCHEDULABLE, decode_state
 from mpijob.errors import NotFound
 from mpijob.model import Amounts, Event, LauncherPhase, LauncherState, Phase
 from mpijob.model.spec import quantity
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mpijob.model import MPIJob
     from mpijob.settings import Settings
 
-_MOMENT_SECONDS = 1.0  # between the reading of the clock and the writing of what follows from it
+_CLOCK_SLACK_SECONDS = 1.0  # between the reading of the clock and the writing of what follows from it
 
 
 class Claimed(NamedTuple):
@@ -35,28 +35,28 @@ class Claimed(NamedTuple):
 
 def claim(store: Store, settings: Settings, runner: str, now: float) -> Claimed | None:
     """Give the next job that fits its whole gang, marked as this runner's; None when there is none."""
-    _release(store)
+    _release_held(store)
     if not store.read(
-        f"SELECT 1 FROM jobs INDEXED BY waiting WHERE {IN_TURN} AND not_before<=? LIMIT 1", now
+        f"SELECT 1 FROM jobs INDEXED BY waiting WHERE {SCHEDULABLE} AND not_before<=? LIMIT 1", now
     ):
         return None
     with store.transaction() as db:
-        chosen = _next(store, now, settings)
-        if chosen is None or not _fits(chosen, held(store), settings):
+        chosen = _next_job(store, now, settings)
+        if chosen is None or not _fits(chosen, held_amounts(store), settings):
             return None
         gpus = _free_gpus(db, settings)[: chosen.gpus]
-        _take(db, chosen, gpus, runner, now)
+        _allocate(db, chosen, gpus, runner, now)
         return Claimed(chosen.uid, chosen.attempt, gpus)
 
 
-def ready(store: Store, now: float, settings: Settings) -> bool:
+def can_start(store: Store, now: float, settings: Settings) -> bool:
     """Return whether the next job in order could be claimed now."""
-    _release(store)
-    chosen = _next(store, now, settings)
-    return chosen is not None and _fits(chosen, held(store), settings)
+    _release_held(store)
+    chosen = _next_job(store, now, settings)
+    return chosen is not None and _fits(chosen, held_amounts(store), settings)
 
 
-def _release(store: Store) -> None:
+def _release_held(store: Store) -> None:
     """Let jobs in that waited for others, where there are some."""
     if store.read(f"SELECT 1 FROM jobs INDEXED BY held_back WHERE {HELD} LIMIT 1"):
         from mpijob.backends.local.queue import dependencies  # a list needs none: start-up is a feature
@@ -75,10 +75,10 @@ class _Waiting(NamedTuple):
     namespace: str
 
 
-def _next(store: Store, now: float, settings: Settings) -> _Waiting | None:
+def _next_job(store: Store, now: float, settings: Settings) -> _Waiting | None:
     """Return the first in order; a namespace at its quota holds up its own jobs and nobody else's."""
     full: list[str] = []
-    while waiting := _in_order(store, now, full):
+    while waiting := _first_in_order(store, now, full):
         if _within_quota(store, waiting[0], settings):
             return waiting[0]
         full.append(waiting[0].namespace)
@@ -98,15 +98,15 @@ def _within_quota(store: Store, job: _Waiting, settings: Settings) -> bool:
     return all(limit is None or want <= limit + 1e-9 for limit, want in zip(limits, wanted, strict=True))
 
 
-_FIRST_OF_EACH_TURN = f"""
+_FIRST_IN_ORDER = f"""
 WITH RECURSIVE turns(turn) AS (
-  SELECT min(turn) FROM jobs INDEXED BY in_turn WHERE {IN_TURN}
+  SELECT min(turn) FROM jobs INDEXED BY in_turn WHERE {SCHEDULABLE}
   UNION ALL
-  SELECT (SELECT min(n.turn) FROM jobs n INDEXED BY in_turn WHERE {IN_TURN} AND n.turn > turns.turn)
+  SELECT (SELECT min(n.turn) FROM jobs n INDEXED BY in_turn WHERE {SCHEDULABLE} AND n.turn > turns.turn)
   FROM turns WHERE turns.turn NOTNULL
 )
 SELECT j.seq, j.uid, j.attempt, j.cores, j.memory, j.gpus, j.state, j.namespace FROM turns
-JOIN jobs j ON j.seq = (SELECT n.seq FROM jobs n WHERE {IN_TURN} AND n.turn = turns.turn AND n.not_before <= ?
+JOIN jobs j ON j.seq = (SELECT n.seq FROM jobs n WHERE {SCHEDULABLE} AND n.turn = turns.turn AND n.not_before <= ?
   ORDER BY n.priority DESC, n.seq LIMIT 1)
 LEFT JOIN (SELECT owner, namespace, sum(cores) AS used FROM jobs WHERE holds=1 GROUP BY 1, 2) h
   ON h.owner=j.owner AND h.namespace=j.namespace
@@ -117,9 +117,9 @@ ORDER BY j.priority DESC, coalesce(h.used, 0), j.seq LIMIT 1
 """
 
 
-def _in_order(store: Store, now: float, without: list[str]) -> list[_Waiting]:
+def _first_in_order(store: Store, now: float, without: list[str]) -> list[_Waiting]:
     """Return the first in order of the first of each turn: how many wait behind those does not matter."""
-    rows = store.read(_FIRST_OF_EACH_TURN, now, msgspec.json.encode(without).decode())
+    rows = store.read(_FIRST_IN_ORDER, now, msgspec.json.encode(without).decode())
     return [_Waiting(*row) for row in rows]
 
 
@@ -131,7 +131,7 @@ def is_throttled(store: Store, job: MPIJob) -> bool:
     return bool(store.read(of_group, job.namespace, job.group)[0][0] >= job.concurrency.limit)
 
 
-def held(store: Store) -> Amounts:
+def held_amounts(store: Store) -> Amounts:
     """Return what jobs hold now."""
     row = store.read("SELECT total(cores), sum(memory), sum(gpus) FROM jobs WHERE holds=1")[0]
     return Amounts(row[0], row[1] or 0, row[2] or 0)
@@ -142,7 +142,7 @@ def _fits(job: _Waiting, held: Amounts, settings: Settings) -> bool:
     return needs.fits(machine.capacity(settings).minus(held))
 
 
-def within(needs: Amounts, capacity: Amounts, *, oversubscribe: bool) -> Amounts:
+def cap_cores(needs: Amounts, capacity: Amounts, *, oversubscribe: bool) -> Amounts:
     """Return what a job will hold: ranks may share cores, so never more cores than there are."""
     if not oversubscribe or needs.cores <= capacity.cores:
         return needs
@@ -154,7 +154,7 @@ def _free_gpus(db: sqlite3.Connection, settings: Settings) -> tuple[str, ...]:
     return tuple(gpu for gpu in machine.gpu_ids(settings) if gpu not in taken)
 
 
-def _take(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: str, now: float) -> None:
+def _allocate(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: str, now: float) -> None:
     waiting = decode_state(job.state)
     state = msgspec.structs.replace(
         waiting,
@@ -177,7 +177,7 @@ def _take(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: 
     db.execute("INSERT INTO events (uid, event) VALUES (?,?)", (job.uid, msgspec.json.encode(marked)))
 
 
-def next_wake(store: Store, now: float) -> float | None:
+def seconds_until_delayed(store: Store, now: float) -> float | None:
     """Return in how many seconds the earliest delayed attempt is due, None when nothing waits for a time."""
     _repair_delays(store, now)
     rows = store.read(
@@ -196,6 +196,6 @@ def _repair_delays(store: Store, now: float) -> None:
             delay = store.plan(uid).job.retry.delay_seconds(attempt - 1)
         except NotFound:
             continue  # somebody has deleted it since we looked
-        if due - now > delay + _MOMENT_SECONDS:
+        if due - now > delay + _CLOCK_SLACK_SECONDS:
             with store.transaction() as db:
                 db.execute("UPDATE jobs SET not_before=? WHERE uid=?", (now + delay, uid))

@@ -100,7 +100,7 @@ CREATE INDEX expiring ON jobs (phase) WHERE ttl IS NOT NULL;
 NEVER = 1e15  # seconds since the epoch: `not_before` of a job that waits for others, until they have ended
 HELD = f"phase='Queued' AND not_before>={NEVER:.0f}"
 DELAYED = f"phase='Queued' AND not_before>0 AND not_before<{NEVER:.0f}"
-IN_TURN = f"phase='Queued' AND desired='' AND not_before<{NEVER:.0f}"
+SCHEDULABLE = f"phase='Queued' AND desired='' AND not_before<{NEVER:.0f}"
 # Who is next is found by the first job of each `turn` (same owner, same group), however many wait behind it.
 # `command` and `time_limit`: which runs were alike, and when a job is ended in any case; NULL: only its plan tells
 _TURNS = f"""
@@ -108,13 +108,13 @@ ALTER TABLE jobs ADD COLUMN turn TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN command TEXT;
 ALTER TABLE jobs ADD COLUMN time_limit REAL;
 UPDATE jobs SET turn = json_array(namespace, owner, member_of, at_once);
-CREATE INDEX in_turn ON jobs (turn, priority DESC, seq, not_before, phase, desired) WHERE {IN_TURN};
-CREATE INDEX waiting ON jobs (priority DESC, seq, not_before, phase, desired) WHERE {IN_TURN};
+CREATE INDEX in_turn ON jobs (turn, priority DESC, seq, not_before, phase, desired) WHERE {SCHEDULABLE};
+CREATE INDEX waiting ON jobs (priority DESC, seq, not_before, phase, desired) WHERE {SCHEDULABLE};
 CREATE INDEX held_back ON jobs (seq) WHERE {HELD};
 CREATE INDEX delayed ON jobs (not_before) WHERE {DELAYED};
 """
-_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, _TURNS)
-_VERSION = len(_STEPS)
+_MIGRATIONS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, _TURNS)
+_VERSION = len(_MIGRATIONS)
 
 _encode = msgspec.json.encode
 decode_state = codec.decoder(JobState).decode
@@ -126,7 +126,7 @@ class EarlierRuns(NamedTuple):
     jobs: int = 0
     last: int = 0
 
-    def and_(self, others: EarlierRuns) -> EarlierRuns:
+    def merge(self, others: EarlierRuns) -> EarlierRuns:
         """Return these and others together."""
         return EarlierRuns(self.jobs + others.jobs, max(self.last, others.last))
 
@@ -160,7 +160,7 @@ def _row(values: tuple[Any, ...]) -> Row:
     return Row(seq, uid, Phase(phase), decode_state(state), attempt, bool(holds), *rest)
 
 
-class _Stores(threading.local):
+class _ThreadStores(threading.local):
     """The stores of each thread: one that another thread uses may not be closed."""
 
     def __init__(self) -> None:
@@ -171,8 +171,8 @@ class _Stores(threading.local):
             store.close()
 
 
-_of_thread = _Stores()
-os.register_at_fork(before=_of_thread.close)
+_thread_stores = _ThreadStores()
+os.register_at_fork(before=_thread_stores.close)
 
 
 class Store:
@@ -187,34 +187,34 @@ class Store:
     Who only calls (`even_full`) reads what was last written where the disk takes no more, and is told that it is that.
     """
 
-    def __init__(self, home: Home, *, begun: bool = False, even_full: bool = False) -> None:
+    def __init__(self, home: Home, *, accept_newer: bool = False, allow_full_disk: bool = False) -> None:
         self.home = home
-        self.even_full = even_full
+        self.allow_full_disk = allow_full_disk
         self._warned: set[str] = set()
-        self._opened: sqlite3.Connection | None = None
+        self._connection: sqlite3.Connection | None = None
         try:
-            self._opened = _open(home, begun=begun)
+            self._connection = _open(home, accept_newer=accept_newer)
         except BackendError:
-            if self._last_written("PRAGMA user_version") is None:
+            if self._read_last_written("PRAGMA user_version") is None:
                 raise
-        _of_thread.stores.add(self)
+        _thread_stores.stores.add(self)
 
     @property
     def _db(self) -> sqlite3.Connection:
-        if self._opened is None:
-            self._opened = _open(self.home, begun=True)
-        return self._opened
+        if self._connection is None:
+            self._connection = _open(self.home, accept_newer=True)
+        return self._connection
 
     def close(self) -> None:
         """Close the database."""
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Hold the write lock; commit at the end, roll back on an error, also one that a signal's handler raises."""
-        with _foreign_errors(self.home.database):
+        with _translate_errors(self.home.database):
             try:
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
@@ -227,25 +227,27 @@ class Store:
     def read(self, sql: str, *values: Any) -> list[Any]:
         """Return all rows of a query."""
         try:
-            with _foreign_errors(self.home.database):
+            with _translate_errors(self.home.database):
                 return self._db.execute(sql, values).fetchall()
         except BackendError:
-            rows = self._last_written(sql, *values)
+            rows = self._read_last_written(sql, *values)
             if rows is None:
                 raise
             return rows
 
-    def _last_written(self, sql: str, *values: Any) -> list[Any] | None:
-        if not self.even_full:
+    def _read_last_written(self, sql: str, *values: Any) -> list[Any] | None:
+        if not self.allow_full_disk:
             return None
         from mpijob.backends.local.queue import disk_full  # rarely needed: start-up is a feature
 
-        rows = disk_full.last_written(self.home.database, _VERSION, sql, values)
+        rows = disk_full.read_last_written(self.home.database, _VERSION, sql, values)
         if rows is not None:
-            self.warn(f"{self.home.database} is not writable: jobs are shown in their last recorded state")
+            self.warn_once(
+                f"{self.home.database} is not writable: jobs are shown in their last recorded state"
+            )
         return rows
 
-    def warn(self, sentence: str) -> None:
+    def warn_once(self, sentence: str) -> None:
         """Say what does not end a call, once."""
         if sentence not in self._warned:
             import logging  # only when something went wrong
@@ -276,7 +278,7 @@ class Store:
         """
         ref, earlier = state.ref, False
         with self.transaction() as db:
-            state = msgspec.structs.replace(state, run=_earlier_runs(db, ref).and_(deleted).next)
+            state = msgspec.structs.replace(state, run=_earlier_runs(db, ref).merge(deleted).next)
             for uid, phase in db.execute(
                 "SELECT uid, phase FROM jobs WHERE namespace=? AND name=? AND newest=1",
                 (ref.namespace, ref.name),
@@ -294,7 +296,7 @@ class Store:
                 " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (ref.uid, ref.namespace, ref.name, state.owner, state.queue, labels, priority,
                  state.phase.value, _encode(state), needs.cores, needs.memory_bytes, needs.gpus,
-                 not_before, job.ttl_seconds, job.group, at_once, turn, command_of(job), time_limit(job)),
+                 not_before, job.ttl_seconds, job.group, at_once, turn, command_hash(job), time_limit(job)),
             )  # fmt: skip
             db.execute("INSERT INTO plans VALUES (?,?)", (ref.uid, _encode(plan)))
             text = f"submitted by {state.owner}" + (
@@ -363,7 +365,7 @@ class Store:
                     (ended.ref.uid, ended.attempt, _encode(ended)),
                 )
 
-    def ask(self, uid: str, desired: str, grace: float | None) -> None:
+    def request(self, uid: str, desired: str, grace: float | None) -> None:
         """Note what a user wants to happen to a job."""
         with self.transaction() as db:
             db.execute("UPDATE jobs SET desired=?, grace=? WHERE uid=?", (desired, grace, uid))
@@ -412,7 +414,7 @@ class Store:
         return tuple(Sample(*row) for row in rows)
 
 
-def command_of(job: MPIJob) -> str:
+def command_hash(job: MPIJob) -> str:
     """Return what runs of equal length have in common: every word, the image and the size of the world."""
     return hashlib.blake2b(_encode((*job.words, job.image, job.world)), digest_size=16).hexdigest()
 
@@ -437,9 +439,9 @@ def _add_events(db: sqlite3.Connection, uid: str, events: tuple[Event, ...]) -> 
     )
 
 
-def _open(home: Home, *, begun: bool) -> sqlite3.Connection:
+def _open(home: Home, *, accept_newer: bool) -> sqlite3.Connection:
     home.ensure()
-    with _foreign_errors(home.database):
+    with _translate_errors(home.database):
         old_mask = os.umask(0o077)
         try:
             db = sqlite3.connect(home.database, timeout=30, isolation_level=None)
@@ -448,8 +450,8 @@ def _open(home: Home, *, begun: bool) -> sqlite3.Connection:
             os.umask(old_mask)
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version < _VERSION:
-            _bring_forward(db)
-        elif version > _VERSION and not begun:
+            _migrate(db)
+        elif version > _VERSION and not accept_newer:
             raise BackendError(
                 f"{home.database} was written by a newer mpijob (format {version}, this one knows {_VERSION})",
                 hint="use the newer version, or set MPIJOB_HOME to another directory",
@@ -457,7 +459,7 @@ def _open(home: Home, *, begun: bool) -> sqlite3.Connection:
         return db
 
 
-def _bring_forward(db: sqlite3.Connection) -> None:
+def _migrate(db: sqlite3.Connection) -> None:
     """Make the tables, or bring those of an older format forward, in one transaction."""
     from mpijob.history.storage.database import (
         enable_wal,  # once in the life of a home: start-up is a feature
@@ -465,7 +467,7 @@ def _bring_forward(db: sqlite3.Connection) -> None:
 
     enable_wal(db)
     db.execute("BEGIN IMMEDIATE")
-    for step in _STEPS[db.execute("PRAGMA user_version").fetchone()[0] :]:
+    for step in _MIGRATIONS[db.execute("PRAGMA user_version").fetchone()[0] :]:
         for statement in step.split(";\n"):
             db.execute(statement)
     db.execute(f"PRAGMA user_version={_VERSION}")
@@ -473,7 +475,7 @@ def _bring_forward(db: sqlite3.Connection) -> None:
 
 
 @contextlib.contextmanager
-def _foreign_errors(path: str) -> Iterator[None]:
+def _translate_errors(path: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:

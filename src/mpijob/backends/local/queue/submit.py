@@ -30,27 +30,27 @@ if TYPE_CHECKING:
     from mpijob.backends.s3_volumes import Connection
 
 
-def queue(store: Store, home: Home, settings: Settings, plan: Plan, who: Identity) -> None:
+def queue_job(store: Store, home: Home, settings: Settings, plan: Plan, who: Identity) -> None:
     """Put a job's files in place and queue it, as one transaction, wholly or not at all."""
     if plan.job.code.path:
         store.close()  # a link in there may lead to it: whoever reads an open database takes its locks away
-    lay_out(home, plan, settings)
+    write_files(home, plan, settings)
     held_until = NEVER if plan.waits_for else 0.0
     try:
         store.add(
             plan,
             first_state(plan, who),
-            labels(plan.job),
+            encode_labels(plan.job),
             plan.job.priority_number,
             held_until,
-            deleted=_deleted_runs(settings, plan.job),
+            deleted=_archived_runs(settings, plan.job),
         )
     except Conflict:
-        undo(home, plan)
+        remove_files(home, plan)
         raise
 
 
-def _deleted_runs(settings: Settings, job: MPIJob) -> EarlierRuns:
+def _archived_runs(settings: Settings, job: MPIJob) -> EarlierRuns:
     """Return which runs of a job's name the record remembers; a submit has no time to load all that reads records."""
     path = os.path.join(history_directory(settings, LOCAL), "history.db")
     if not os.path.exists(path):
@@ -65,25 +65,25 @@ def _deleted_runs(settings: Settings, job: MPIJob) -> EarlierRuns:
     return EarlierRuns(count, decode_state(newest[0]).run if newest else 0)
 
 
-def lay_out(home: Home, plan: Plan, settings: Settings) -> None:
+def write_files(home: Home, plan: Plan, settings: Settings) -> None:
     """Put everything in place that the job's processes will need."""
-    found = connections(plan.job, settings)
+    found = find_connections(plan.job, settings)
     told = {secret.env: secrets.read_value(secret) for secret in plan.job.secrets}
     work = home.work(plan.uid)
     try:
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
-        disk_full.keep_reserve(home)
-        _provide_agent(home)
+        disk_full.ensure_reserve(home)
+        _install_agent(home)
         if plan.job.profile_mpi and profiler.find_shim(home.root) is not None:
             profiler.ensure_shim(home.root)
         job_files.write_secrets(home, plan.uid, told)
         job_files.write_connections(home, plan.uid, found)
-        job_files.write_along(home, plan.uid, code_upload.copy_into(plan.job.code, work))
+        job_files.write_uploaded(home, plan.uid, code_upload.copy_into(plan.job.code, work))
     except OSError as error:
         raise cannot_write(work, str(error.strerror)) from error
 
 
-def connections(job: MPIJob, settings: Settings) -> dict[str, Connection]:
+def find_connections(job: MPIJob, settings: Settings) -> dict[str, Connection]:
     """Return the data connections of the job's S3 volumes, by the volumes' sources."""
     sources = [volume.source for volume in job.volumes if volume.kind is VolumeKind.S3]
     if not sources:
@@ -98,7 +98,7 @@ def connections(job: MPIJob, settings: Settings) -> dict[str, Connection]:
     }
 
 
-def undo(home: Home, plan: Plan) -> None:
+def remove_files(home: Home, plan: Plan) -> None:
     """Take away what was put in place for a job that was not accepted."""
     shutil.rmtree(home.job(plan.uid), ignore_errors=True)
 
@@ -112,12 +112,12 @@ def first_state(plan: Plan, who: Identity) -> JobState:
     )
 
 
-def labels(job: MPIJob) -> str:
+def encode_labels(job: MPIJob) -> str:
     """Return the labels as the store keeps them."""
     return msgspec.json.encode(dict(job.labels)).decode()
 
 
-def _provide_agent(home: Home) -> None:
+def _install_agent(home: Home) -> None:
     """Put the start agent where it is executable: an installed package's files may not be."""
     if not home.agent.exists():
         atomic_write.write(home.agent, (Path(SCRIPTS) / "agent.sh").read_bytes(), 0o700)

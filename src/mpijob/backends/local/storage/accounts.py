@@ -20,11 +20,11 @@ def find(store: Store, query: AccountQuery, now: float) -> tuple[Account, ...]:
     chosen.sort(key=lambda state: (state.created, state.ref.uid), reverse=True)
     if light == query:
         del chosen[query.limit + 1 :]
-    whole = (of_state(store, state.ref.uid, now) for state in chosen)
+    whole = (job_account(store, state.ref.uid, now) for state in chosen)
     return tuple(one for one in whole if account_store.matches(one, query))
 
 
-def of_state(store: Store, uid: str, now: float) -> Account:
+def job_account(store: Store, uid: str, now: float) -> Account:
     """Return the account of one job."""
     (state,) = store.read("SELECT state FROM jobs WHERE uid=?", uid)[0]
     plan = store.plan(uid)

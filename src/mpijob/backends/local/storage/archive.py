@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from mpijob.backends.local.queue.store import Row, Store
 
 
-def put_away(store: Store, row: Row, settings: Settings) -> None:
+def archive_job(store: Store, row: Row, settings: Settings) -> None:
     """Put a job that has ended into the archive, before it is removed."""
-    archive.archive_job(row.state.ref, lambda: _ended(store, row), settings, LOCAL)
+    archive.archive_job(row.state.ref, lambda: _ended_job(store, row), settings, LOCAL)
 
 
-def _ended(store: Store, row: Row) -> archive.EndedJob:
+def _ended_job(store: Store, row: Row) -> archive.EndedJob:
     events = store.events(row.uid)
     return archive.EndedJob(
         state=row.state,
         plan=store.plan(row.uid),
         newest=store.home.attempt(row.uid, row.attempt),
-        logs=locations.directories(store.home, row),
+        logs=locations.log_directories(store.home, row),
         events=events,
         samples=store.samples(row.uid),
         gaps=tuple(_gaps(store, row, events)),
@@ -40,12 +40,12 @@ def _ended(store: Store, row: Row) -> archive.EndedJob:
     )
 
 
-def keep_account(store: Store, uid: str, settings: Settings, now: float) -> None:
+def archive_account(store: Store, uid: str, settings: Settings, now: float) -> None:
     """Keep what a job used when all else of it is forgotten in time."""
     from mpijob.backends.local.storage import accounts
     from mpijob.history import account_store
 
-    account = accounts.of_state(store, uid, now)
+    account = accounts.job_account(store, uid, now)
     kept = Archive(history_directory(settings, LOCAL))
     try:
         with kept.transaction() as db:
@@ -54,7 +54,7 @@ def keep_account(store: Store, uid: str, settings: Settings, now: float) -> None
         kept.close()
 
 
-def tidy(settings: Settings, now: float) -> None:
+def apply_retention(settings: Settings, now: float) -> None:
     """Remove from the archive what was kept long enough."""
     directory = history_directory(settings, LOCAL)
     if os.path.isdir(directory):
@@ -67,7 +67,7 @@ def tidy(settings: Settings, now: float) -> None:
 
 def _gaps(store: Store, row: Row, events: list[Event]) -> Iterator[Gap]:
     """Yield what is missing already, where it would begin: each attempt whose files were removed."""
-    for directory, attempt in locations.directories(store.home, row):
+    for directory, attempt in locations.log_directories(store.home, row):
         if not directory.is_dir():
             begun = min((one.time for one in events if one.attempt == attempt), default=row.state.created)
             at = int(begun * 1e9) + attempt

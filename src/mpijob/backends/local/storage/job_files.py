@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mpijob.backends.code_upload import Stamp
     from mpijob.backends.s3_volumes import Connection
 
-_SECRETS, _CONNECTIONS, _ALONG = "secrets.json", "connections.json", "along.json"
+_SECRETS, _CONNECTIONS, _UPLOADED = "secrets.json", "connections.json", "along.json"
 
 
 def write_secrets(home: Home, uid: str, values: dict[str, str]) -> None:
@@ -40,14 +40,14 @@ def read_connections(home: Home, uid: str) -> dict[str, Connection]:
     return codec.decode(_read(home, uid, _CONNECTIONS), dict[str, Connection])
 
 
-def write_along(home: Home, uid: str, laid: dict[str, Stamp]) -> None:
+def write_uploaded(home: Home, uid: str, laid: dict[str, Stamp]) -> None:
     """Note the files that went along as they were when the job was given them."""
-    _write(home, uid, _ALONG, laid)
+    _write(home, uid, _UPLOADED, laid)
 
 
-def read_along(home: Home, uid: str) -> dict[str, Stamp]:
+def read_uploaded(home: Home, uid: str) -> dict[str, Stamp]:
     """Return the files that went along with a job, as they were then."""
-    return codec.decode(_read(home, uid, _ALONG), dict[str, tuple[int, int]])
+    return codec.decode(_read(home, uid, _UPLOADED), dict[str, tuple[int, int]])
 
 
 def _write(home: Home, uid: str, name: str, values: Mapping[str, object]) -> None:
@@ -64,7 +64,7 @@ def _read(home: Home, uid: str, name: str) -> bytes:
         return b"{}"
 
 
-def forget_secrets(home: Home, uid: str) -> None:
+def remove_secrets(home: Home, uid: str) -> None:
     """Remove the secrets' values: the job has ended for good."""
     (home.job(uid) / _CONNECTIONS).unlink(missing_ok=True)
     (home.job(uid) / _SECRETS).unlink(missing_ok=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "scripts")
 SHIM = os.path.join(SCRIPTS, "rank.sh")
-REACHING = {
+REMOTE_SHELLS = {
     name: os.path.join(SCRIPTS, f"{name}.sh") for name in ("ssh", "pdsh")
 }  # how a job's commands reach workers
 

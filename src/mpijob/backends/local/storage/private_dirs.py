@@ -28,13 +28,13 @@ from mpijob.backends.local.storage.paths import Home
 from mpijob.errors import UnsafePath
 
 _PREFIX = "mpijob-"
-_MOST_BYTES = 64  # of a directory's own path: a library's sockets in it have 44 bytes left
+_MAX_PATH_BYTES = 64  # of a directory's own path: a library's sockets in it have 44 bytes left
 _PLAIN = re.compile(r"[\w/.+-]+", re.ASCII)
 _RECORD = "private-dirs.json"
 _log = logging.getLogger(__name__)
 
 
-def planned(uid: str) -> str:
+def placeholder(uid: str) -> str:
     """Return what stands in a plan for the run directory, whose name no plan knows: each attempt has one of its own.
 
     Nothing is ever made or looked for there. It is the path that releases before 0.2 used, so that a runner of theirs,
@@ -94,7 +94,7 @@ class PrivateDirs(msgspec.Struct, frozen=True):
         self.run.check(missing_ok=missing_ok)
         self.temporary.check(missing_ok=missing_ok)
 
-    def hold(self) -> tuple[int, ...]:
+    def lock(self) -> tuple[int, ...]:
         """Return open descriptors by which cleaners leave both alone (systemd-tmpfiles heeds a lock), however old."""
         held = tuple(
             os.open(one.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -119,38 +119,41 @@ def parents(home: Home, environ: Mapping[str, str]) -> Parents:
     """
     shared = [environ.get("TMPDIR", ""), "/tmp", "/var/tmp"]  # noqa: S108 - judged below
     ours = home.root / "run"  # where the machine has none that is safe
-    temporary = (*_judged(_shared(path) for path in shared), *_judged([_own(ours)]))
+    temporary = (
+        *_usable_parents(_temporary_parent(path) for path in shared),
+        *_usable_parents([_home_parent(ours)]),
+    )
     runtime = environ.get("XDG_RUNTIME_DIR", "")
-    return Parents(run=(*_judged([_runtime(runtime)]), *temporary), temporary=temporary)
+    return Parents(run=(*_usable_parents([_runtime_parent(runtime)]), *temporary), temporary=temporary)
 
 
-def _judged(found: Iterable[Parent | None]) -> tuple[Parent, ...]:
+def _usable_parents(found: Iterable[Parent | None]) -> tuple[Parent, ...]:
     return tuple(one for one in found if one is not None)
 
 
-def _runtime(path: str) -> Parent | None:
+def _runtime_parent(path: str) -> Parent | None:
     """Return the user's runtime directory, if it is one by the XDG Base Directory Specification."""
-    about = _usable(path)
+    about = _stat_safe(path)
     if about is None or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) != 0o700:
         return None
     return Parent(path, about.st_dev, about.st_ino)
 
 
-def _shared(path: str) -> Parent | None:
+def _temporary_parent(path: str) -> Parent | None:
     """Return a directory for temporary files, unless others may exchange what we make there."""
-    about = _usable(path)
+    about = _stat_safe(path)
     if about is None or not ownership.trusted(about.st_uid) or ownership.of_shared(about):
         return None
     return Parent(path, about.st_dev, about.st_ino) if os.access(path, os.W_OK | os.X_OK) else None
 
 
-def _own(path: Path) -> Parent | None:
+def _home_parent(path: Path) -> Parent | None:
     """Return a directory in the engine's home, which is closed to others; none of it where the path is too long."""
-    return Parent(str(path), 0, 0) if _short(str(path)) else None
+    return Parent(str(path), 0, 0) if _is_short(str(path)) else None
 
 
-def _usable(path: str) -> os.stat_result | None:
-    if not os.path.isabs(path) or not _short(path) or ownership.above(path):
+def _stat_safe(path: str) -> os.stat_result | None:
+    if not os.path.isabs(path) or not _is_short(path) or ownership.above(path):
         return None
     try:
         about = os.lstat(path)
@@ -159,27 +162,28 @@ def _usable(path: str) -> os.stat_result | None:
     return about if stat.S_ISDIR(about.st_mode) else None
 
 
-def _short(path: str) -> bool:
-    return len(os.fsencode(_fresh(path))) <= _MOST_BYTES and _PLAIN.fullmatch(path) is not None
+def _is_short(path: str) -> bool:
+    return len(os.fsencode(_random_path(path))) <= _MAX_PATH_BYTES and _PLAIN.fullmatch(path) is not None
 
 
-def _fresh(parent: str) -> str:
+def _random_path(parent: str) -> str:
     return os.path.join(parent, f"{_PREFIX}{secrets.token_hex(8)}")
 
 
 def create(attempt: Path, where: Parents) -> PrivateDirs:
     """Make the directories of an attempt and write down which they are; what is planned is written first."""
     planned = PrivateDirs(
-        run=PrivateDir(_fresh(_present(where.run))), temporary=PrivateDir(_fresh(_present(where.temporary)))
+        run=PrivateDir(_random_path(_first_unchanged(where.run))),
+        temporary=PrivateDir(_random_path(_first_unchanged(where.temporary))),
     )
     _write(attempt, planned)
-    made = PrivateDirs(run=_make(planned.run), temporary=_make(planned.temporary))
+    made = PrivateDirs(run=_create(planned.run), temporary=_create(planned.temporary))
     _write(attempt, made)
     made.check()
     return made
 
 
-def _present(found: tuple[Parent, ...]) -> str:
+def _first_unchanged(found: tuple[Parent, ...]) -> str:
     """Return the first directory that is, in this mount namespace too, the one that was judged."""
     for parent in found:
         if not parent.inode:
@@ -198,7 +202,7 @@ def _present(found: tuple[Parent, ...]) -> str:
     )
 
 
-def _make(planned: PrivateDir) -> PrivateDir:
+def _create(planned: PrivateDir) -> PrivateDir:
     os.mkdir(planned.path, 0o700)  # must not be there yet: nobody else's directory is ever taken over
     about = os.lstat(planned.path)
     return PrivateDir(planned.path, about.st_dev, about.st_ino)

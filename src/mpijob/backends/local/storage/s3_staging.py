@@ -29,7 +29,7 @@ class S3Staging:
     def fetch(self, pulse: Callable[[], object]) -> Iterator[str]:
         """Fetch every volume; yield a sentence about each; raise BackendError where one cannot be had."""
         for volume, place in self._volumes:
-            _empty(place)
+            _clear(place)
             moved = s3_volumes.fetch(self._bucket(volume), place, pulse)
             self._known[volume.mount] = s3_volumes.stamp_files(place)
             yield f"{volume.mount}: {moved} fetched from {volume.source}"
@@ -43,9 +43,9 @@ class S3Staging:
             try:
                 moved, _ = s3_volumes.store(self._bucket(volume), place, known)
             except (BackendError, InvalidJob, OSError) as error:
-                yield _not_stored(volume, str(getattr(error, "message", error)))
+                yield _not_stored_finding(volume, str(getattr(error, "message", error)))
             else:
-                yield _stored(volume, moved)
+                yield _stored_message(volume, moved)
 
     def _bucket(self, volume: Volume) -> Bucket:
         if volume.source not in self._connections:
@@ -53,7 +53,7 @@ class S3Staging:
         return Bucket(self._connections[volume.source], s3_volumes.split_source(volume.source)[1])
 
 
-def _empty(place: Path) -> None:
+def _clear(place: Path) -> None:
     """Take everything out of a directory; it stays itself, because the job sees it at another place already."""
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     for one in place.iterdir():
@@ -67,11 +67,11 @@ def _binds(plan: Plan) -> list[Bind]:
     return [codec.convert(volume, Bind) for volume in plan.volumes]
 
 
-def _stored(volume: Volume, moved: Transferred) -> str:
+def _stored_message(volume: Volume, moved: Transferred) -> str:
     return f"{volume.mount}: {moved} stored in {volume.source}"
 
 
-def _not_stored(volume: Volume, why: str) -> Finding:
+def _not_stored_finding(volume: Volume, why: str) -> Finding:
     return Finding(
         code="DATA_NOT_STORED",
         field="volumes",

@@ -17,11 +17,11 @@ from mpijob.backends.attempts import artifacts, mpi_profiles
 from mpijob.backends.local.planning import machine, volumes
 from mpijob.backends.local.storage import private_dirs
 from mpijob.backends.local.storage.job_files import read_connections, read_secrets
-from mpijob.backends.local.storage.paths import REACHING, Home
+from mpijob.backends.local.storage.paths import REMOTE_SHELLS, Home
 from mpijob.backends.local.storage.private_dirs import PrivateDirs
 from mpijob.backends.local.worker import cgroups, syscalls
 from mpijob.backends.local.worker.isolation import HOSTS, WORKER_HOSTS, Isolation
-from mpijob.backends.local.worker.worker import WorkerOrder
+from mpijob.backends.local.worker.worker import WorkerSpec
 from mpijob.backends.profiler import library as profiler
 from mpijob.formats.launch import batch_environment, command_line, hostfile, own_launchers
 from mpijob.formats.launch import mpi_profile as profile_words
@@ -59,20 +59,20 @@ class AttemptSpec:
         self.logs = home.logs(uid, attempt)
         self._parents = private_dirs.parents(home, os.environ)
         self._private: PrivateDirs | None = None
-        self.group = cgroups.of_attempt(plan.cgroup, uid, attempt)
+        self.cgroup = cgroups.attempt_cgroup(plan.cgroup, uid, attempt)
         self._agent = home.agent
         self._gpus = gpu_ids
         self.secrets = read_secrets(home, uid)
-        self.hidden = _spelled(self.secrets) if self.secrets else ()
+        self.masked_values = _masked_values(self.secrets) if self.secrets else ()
         self.home = home
         self._s3_staging: S3Staging | None = None
 
-    def do_without_namespaces(self) -> None:
+    def disable_namespaces(self) -> None:
         """Go on where the planned namespaces cannot be had now: /dev/shm is then everybody's, so no pipe is there."""
         self.isolation = Isolation.GROUPS
         self.pipes = self.directory / "pipes"
 
-    def refuse_what_needs_namespaces(self) -> None:
+    def refuse_without_namespaces(self) -> None:
         """Raise for an attempt that would be another one without its namespaces."""
         names = self.plan.nodes and self.plan.family is Family.OPENMPI and self.plan.job.workers > 1
         if self.plan.volumes or names:
@@ -81,7 +81,7 @@ class AttemptSpec:
             raise PermissionError(errno.EPERM, why, "unshare")
 
     @property
-    def known(self) -> Attempt:
+    def diagnosis_input(self) -> Attempt:
         """What is known of the attempt for a diagnosis."""
         from mpijob.backends.attempts.evidence import Attempt  # the rules are loaded only for a failure
 
@@ -89,7 +89,7 @@ class AttemptSpec:
         return Attempt(self.plan, self.attempt, self.logs, self.work, rules, secrets)
 
     @property
-    def shimmed(self) -> bool:
+    def ranks_report(self) -> bool:
         """Whether every rank reports to us (False when the command brings its own mpirun)."""
         return not self.plan.own_launcher
 
@@ -116,7 +116,7 @@ class AttemptSpec:
 
     def _in_run_dir(self, word: str) -> str:
         """Return a word of the plan with the run directory of this attempt in it."""
-        return word.replace(private_dirs.planned(self.uid), self.private.run.path)
+        return word.replace(private_dirs.placeholder(self.uid), self.private.run.path)
 
     def environ(self) -> dict[str, str]:
         """The launcher's environment; MPI hands it on to every rank."""
@@ -132,9 +132,9 @@ class AttemptSpec:
                 "MPIJOB_GATE": "1" if job.census else "0",
                 "MPIJOB_STDIN": self._stdin,
                 "TMPDIR": self.private.temporary.path,
-                **self._quick_names(),
-                **self._gpus_of_script(),
-                **self._profile(),
+                **self._resolver_variables(),
+                **self._script_gpus(),
+                **self._profile_variables(),
             }
         )
 
@@ -143,7 +143,7 @@ class AttemptSpec:
         """Where ranks count their MPI calls, one file each."""
         return self.directory / mpi_profiles.FOLDER
 
-    def _profile(self) -> dict[str, str]:
+    def _profile_variables(self) -> dict[str, str]:
         """How ranks come to count their MPI calls, those that are spawned too: whatever the job starts has the shim.
 
         It stands behind libraries of the user's own, so that tools which stand before MPI go on to do so.
@@ -169,24 +169,24 @@ class AttemptSpec:
     @property
     def launcher_stdin(self) -> str:
         """What the launcher reads; rank 0 reads its file itself, unless the command brings its own mpirun."""
-        return os.devnull if self.shimmed else self._stdin
+        return os.devnull if self.ranks_report else self._stdin
 
-    def _quick_names(self) -> dict[str, str]:
+    def _resolver_variables(self) -> dict[str, str]:
         """Without a hosts file of our own, a name server is asked for workers' names: not for long."""
         return {} if self.isolation is Isolation.NAMESPACES else {"RES_OPTIONS": "timeout:1 attempts:1"}
 
-    def _gpus_of_script(self) -> dict[str, str]:
+    def _script_gpus(self) -> dict[str, str]:
         """A script counts the GPUs of the first worker, on which it would run."""
-        mine = self.gpus_of(0) if self.plan.job.script else ()
+        mine = self.worker_gpus(0) if self.plan.job.script else ()
         return {"CUDA_VISIBLE_DEVICES": ",".join(mine)} if mine else {}
 
-    def workers(self) -> tuple[WorkerOrder, ...]:
+    def workers(self) -> tuple[WorkerSpec, ...]:
         """What each worker is told."""
         return tuple(self._worker(worker.index, worker.name) for worker in self.plan.workers)
 
-    def _variables_of(self, index: int, name: str) -> dict[str, str]:
+    def _worker_variables(self, index: int, name: str) -> dict[str, str]:
         """What the ranks of one worker are told beyond the launcher's environment."""
-        mine = self.gpus_of(index)
+        mine = self.worker_gpus(index)
         return {
             "MPIJOB_WORKER": str(index),
             "MPIJOB_WORKER_DIR": str(self.pipes / "workers" / name),
@@ -196,17 +196,17 @@ class AttemptSpec:
             **({command_line.GROUP: group} if (group := self.plan.workers[index].group) else {}),
         }
 
-    def _worker(self, index: int, name: str) -> WorkerOrder:
-        environ = self.environ() | self._variables_of(index, name)
+    def _worker(self, index: int, name: str) -> WorkerSpec:
+        environ = self.environ() | self._worker_variables(index, name)
         contained = self.isolation is Isolation.NAMESPACES
         own_name = contained and self.plan.nodes
         places = (str(self.directory), str(self.pipes), str(self.work))
-        group = str(cgroups.of_worker(self.group, index)) if self.group else ""
-        return WorkerOrder(
-            index, name, *places, environ, self.private, contained, own_name, group, self.hidden
+        group = str(cgroups.worker_cgroup(self.cgroup, index)) if self.cgroup else ""
+        return WorkerSpec(
+            index, name, *places, environ, self.private, contained, own_name, group, self.masked_values
         )
 
-    def gpus_of(self, index: int) -> tuple[str, ...]:
+    def worker_gpus(self, index: int) -> tuple[str, ...]:
         """The GPUs of one worker."""
         part = self.plan.job.part_of(index)
         each = part.job.resources.gpu
@@ -222,9 +222,9 @@ class AttemptSpec:
 
     def prepare_mounts(self) -> None:
         """Inside the job's own mount namespace: its workers' names, its volumes at their places."""
-        self._name_workers()
+        self._write_hosts_files()
         found = tuple(codec.convert(volume, volumes.Bind) for volume in self.plan.volumes)
-        volumes.attach(found, self.directory / "root")
+        volumes.mount_all(found, self.directory / "root")
 
     def s3_staging(self) -> S3Staging | None:
         """What is fetched and stored for the job's S3 volumes; None where it has none."""
@@ -238,7 +238,7 @@ class AttemptSpec:
         """The data connections of the job's S3 volumes."""
         return read_connections(self.home, self.uid)
 
-    def _name_workers(self) -> None:
+    def _write_hosts_files(self) -> None:
         """Let the workers' names be found at once: a launcher that asks a name server for them may wait seconds.
 
         A launcher for which workers are nodes reads addresses from a range that no machine has (240.0.0.0/4): nobody
@@ -263,7 +263,7 @@ class AttemptSpec:
         for path in (self.work, self._output, self.logs, self.pipes / "ranks", *profiles):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._private = private_dirs.create(self.directory, self._parents)
-        self._held = self._private.hold()
+        self._locks = self._private.lock()
         for worker in self.plan.workers:
             directory = self.pipes / "workers" / worker.name
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -276,10 +276,10 @@ class AttemptSpec:
             (self.pipes / "placement").write_text(self._placement())
         _pipe(self.pipes / "report")
         _pipe(self.pipes / "gate")
-        if self.group:
+        if self.cgroup:
             for _, first, job in self.plan.job.parts:
                 those, each = range(first, first + job.workers), job.resources
-                cgroups.prepare(self.group, those, each.memory_bytes, each.cores)
+                cgroups.prepare(self.cgroup, those, each.memory_bytes, each.cores)
         run_dir = Path(self.private.run.path)
         (run_dir / "hostfile").write_text(self.plan.hostfile)
         if self.plan.job.elastic is not None:
@@ -299,9 +299,11 @@ class AttemptSpec:
         lines = ["case $rank in"]
         for worker in self.plan.workers:
             if worker.ranks:
-                variables = self._variables_of(worker.index, worker.name)
+                variables = self._worker_variables(worker.index, worker.name)
                 words = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
-                group = shlex.quote(str(cgroups.of_worker(self.group, worker.index))) if self.group else ""
+                group = (
+                    shlex.quote(str(cgroups.worker_cgroup(self.cgroup, worker.index))) if self.cgroup else ""
+                )
                 enter = f"printf 0 > {group}/cgroup.procs" if group else ":"
                 lines.append(
                     f"{'|'.join(map(str, worker.ranks))}) export {words}; local_size={len(worker.ranks)}; {enter} ;;"
@@ -322,14 +324,14 @@ class AttemptSpec:
             text = f'#!/bin/sh\nexec {shlex.quote(self.plan.launcher)} "$@"\n'
             texts = dict.fromkeys(("bin/mpirun", "bin/mpiexec"), text)
         if self.plan.nodes:
-            reaching = {f"bin/{name}": batch_environment.text(path) for name, path in REACHING.items()}
+            reaching = {f"bin/{name}": batch_environment.text(path) for name, path in REMOTE_SHELLS.items()}
             texts |= own_launchers.files() | reaching
         for name, text in texts.items():
             (directory / name).write_text(text)
             (directory / name).chmod(0o700)
 
 
-def _spelled(secrets: dict[str, str]) -> tuple[str, ...]:
+def _masked_values(secrets: dict[str, str]) -> tuple[str, ...]:
     from mpijob.observation.redaction import masking  # most jobs have no secrets
 
     return masking.spellings(secrets.values())

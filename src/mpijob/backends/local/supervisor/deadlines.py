@@ -25,9 +25,9 @@ class Deadlines:
         self._job = plan.job
         self._world = plan.world
         self._attempt = attempt_state
-        self._heard: dict[int, float] = {}
-        self._listened = time.monotonic()
-        self._done_since = 0.0
+        self._last_alive: dict[int, float] = {}
+        self._last_check = time.monotonic()
+        self._ranks_ended_at = 0.0
         self.warned = False
         self.began = time.monotonic()
 
@@ -36,14 +36,14 @@ class Deadlines:
         """Seconds since the attempt began."""
         return time.monotonic() - self.began
 
-    def heard(self, worker: int) -> None:
+    def worker_is_alive(self, worker: int) -> None:
         """A worker has shown that it is not stuck."""
-        self._heard[worker] = time.monotonic()
+        self._last_alive[worker] = time.monotonic()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Note what has come too late."""
-        self._look_at_start()
-        self._look_at_end()
+        self._check_start()
+        self._check_launcher()
         limit = self._job.deadline_seconds
         if limit is not None and self.elapsed >= limit:
             self._attempt.deadline_passed = True
@@ -55,24 +55,24 @@ class Deadlines:
         self.warned = self.warned or due
         return due
 
-    def silent(self, workers: Mapping[int, int]) -> list[int]:
+    def find_silent(self, workers: Mapping[int, int]) -> list[int]:
         """Return the workers, of those with these pids, that are there and say nothing: as bad as being gone."""
         now = time.monotonic()
-        if now - self._listened > SILENT_SECONDS:
-            self._heard = dict.fromkeys(self._heard, now)  # it was we who did not listen
-        self._listened = now
+        if now - self._last_check > SILENT_SECONDS:
+            self._last_alive = dict.fromkeys(self._last_alive, now)  # it was we who did not listen
+        self._last_check = now
         quiet = [index for pid, index in workers.items() if self._is_silent(pid, index, now)]
         for index in quiet:
-            text = f"worker {index} has been silent for {now - self._heard[index]:.0f} s"
+            text = f"worker {index} has been silent for {now - self._last_alive[index]:.0f} s"
             self._attempt.stop(Reason.WORKER_LOST, text)
             self._attempt.silent(index)
         return quiet
 
     def _is_silent(self, pid: int, index: int, now: float) -> bool:
-        silence = now - self._heard.get(index, now)
+        silence = now - self._last_alive.get(index, now)
         return silence > STARVED_SECONDS or (silence > SILENT_SECONDS and process_tree.is_stopped(pid))
 
-    def _look_at_start(self) -> None:
+    def _check_start(self) -> None:
         """A world that does not come up in time never will."""
         limit = self._job.gang_timeout_seconds
         if self.elapsed > limit and self._attempt.proved is None and self._attempt.launcher is None:
@@ -82,10 +82,10 @@ class Deadlines:
                 Reason.START_TIMEOUT, f"{text} and {ranks} of {self._world} ranks had reported"
             )
 
-    def _look_at_end(self) -> None:
+    def _check_launcher(self) -> None:
         """A launcher that stays when all its ranks have ended is stuck (seen with Open MPI)."""
         done = len(self._attempt.rank_exits) == self._world and self._attempt.launcher is None
-        self._done_since = (self._done_since or time.monotonic()) if done else 0.0
-        if done and time.monotonic() - self._done_since > STUCK_SECONDS:
+        self._ranks_ended_at = (self._ranks_ended_at or time.monotonic()) if done else 0.0
+        if done and time.monotonic() - self._ranks_ended_at > STUCK_SECONDS:
             text = f"all ranks had ended, and the launcher did not end within {STUCK_SECONDS:g} s"
             self._attempt.stop(Reason.LAUNCHER_UNACCOUNTED, text)

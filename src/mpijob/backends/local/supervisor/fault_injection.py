@@ -57,11 +57,11 @@ class Faults:
             if fault.kind in _CLOCKS:
                 _shift_clock(_CLOCKS[fault.kind] * fault.number, began + fault.seconds)
 
-    def strike(self, workers: Mapping[int, int], attempt_state: AttemptState, spec: AttemptSpec) -> None:
+    def inject(self, workers: Mapping[int, int], attempt_state: AttemptState, spec: AttemptSpec) -> None:
         """Let happen what is due."""
         for fault in list(self._waiting):
             due = time.monotonic() - self._began >= fault.seconds
-            if due and _strike(fault, {index: pid for pid, index in workers.items()}, attempt_state, spec):
+            if due and _inject(fault, {index: pid for pid, index in workers.items()}, attempt_state, spec):
                 self._waiting.remove(fault)
 
 
@@ -72,21 +72,21 @@ def _shift_clock(seconds: int, at: float) -> None:
     time.time_ns = lambda: true_ns() + (seconds * 1_000_000_000 if time.monotonic() >= at else 0)
 
 
-def _strike(fault: Fault, workers: Mapping[int, int], attempt_state: AttemptState, spec: AttemptSpec) -> bool:
+def _inject(fault: Fault, workers: Mapping[int, int], attempt_state: AttemptState, spec: AttemptSpec) -> bool:
     directory = next((w.directory for w in spec.workers() if w.index == fault.number), None)
     match fault.kind:
         case "kill-worker" | "stop-worker" if attempt_state.proved and fault.number in workers:
             number = signal.SIGKILL if fault.kind == "kill-worker" else signal.SIGSTOP
-            process_tree.send(workers[fault.number], number)
+            process_tree.send_signal(workers[fault.number], number)
         case "kill-daemon" if attempt_state.proved and fault.number in workers:
             table = process_tree.table()
             for process in table.values():
                 if process.parent == workers[fault.number]:
                     _kill_daemon(process, table)
         case "kill-rank" if attempt_state.proved and fault.number in attempt_state.ranks:
-            _kill_below(attempt_state.ranks[fault.number].pid)
+            _kill_descendants(attempt_state.ranks[fault.number].pid)
         case "kill-launcher" if attempt_state.proved and attempt_state.launcher_pid:
-            process_tree.send(attempt_state.launcher_pid, signal.SIGKILL)
+            process_tree.send_signal(attempt_state.launcher_pid, signal.SIGKILL)
         case "refuse-start" if directory is not None and not attempt_state.launcher_started:
             (directory / "refuse").touch()
         case "drop-name" if directory is not None and not attempt_state.launcher_started:
@@ -99,9 +99,9 @@ def _strike(fault: Fault, workers: Mapping[int, int], attempt_state: AttemptStat
 def _kill_daemon(child: process_tree.Process, table: Mapping[int, process_tree.Process]) -> None:
     """Kill a worker's MPI daemon; a shell that waits for it is not it."""
     below = process_tree.descendants(child.pid, table) if child.name == "sh" else []
-    process_tree.send(next((p.pid for p in below if p.parent == child.pid), child.pid), signal.SIGKILL)
+    process_tree.send_signal(next((p.pid for p in below if p.parent == child.pid), child.pid), signal.SIGKILL)
 
 
-def _kill_below(pid: int) -> None:
+def _kill_descendants(pid: int) -> None:
     for process in process_tree.descendants(pid, process_tree.table()):
-        process_tree.send(process.pid, signal.SIGKILL)
+        process_tree.send_signal(process.pid, signal.SIGKILL)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mpijob.errors import Finding
     from mpijob.model import JobState
 
-LOOKS = 24
-_MOST = 10 * LOOKS
+SAMPLES = 24
+_MAX_SAMPLES = 10 * SAMPLES
 _TAIL_BYTES = 4096
 
 
@@ -33,38 +33,38 @@ class HealthMonitor:
         self._spec = spec
         self._attempt = attempt_state
         self._retries = retries
-        self._quiet = spec.settings.warn_after_seconds
-        self._looked = time.monotonic()
+        self._warn_after = spec.settings.warn_after_seconds
+        self._last_sample = time.monotonic()
         self._sizes: dict[int, int] = {}
-        self._talks: dict[int, tuple[float, float, int]] = {}
-        self._steps: deque[tuple[float, int, int]] = deque(maxlen=64 * LOOKS)
-        self._memory: deque[tuple[float, int, int]] = deque(maxlen=64 * LOOKS)
+        self._output: dict[int, tuple[float, float, int]] = {}
+        self._steps: deque[tuple[float, int, int]] = deque(maxlen=64 * SAMPLES)
+        self._memory: deque[tuple[float, int, int]] = deque(maxlen=64 * SAMPLES)
         self._cpu: dict[int, deque[tuple[float, float]]] = {}
-        self._rooms: deque[tuple[float, int, int]] = deque(maxlen=_MOST)
+        self._free_space: deque[tuple[float, int, int]] = deque(maxlen=_MAX_SAMPLES)
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Return whether it is time to look; never where warnings are switched off, or before the ranks run."""
-        interval = max(0.25, self._quiet / LOOKS)
+        interval = max(0.25, self._warn_after / SAMPLES)
         return (
-            self._quiet > 0
+            self._warn_after > 0
             and self._attempt.proved is not None
-            and time.monotonic() - self._looked >= interval
+            and time.monotonic() - self._last_sample >= interval
         )
 
-    def look(self, now: float, used: Mapping[int, int], table: Mapping[int, process_tree.Process]) -> None:
+    def sample(self, now: float, used: Mapping[int, int], table: Mapping[int, process_tree.Process]) -> None:
         """Note what each worker uses, what each rank computes and says, and what the disk has left."""
-        self._looked = time.monotonic()
+        self._last_sample = time.monotonic()
         self._memory += ((now, worker, size) for worker, size in used.items())
         disk = shutil.disk_usage(self._spec.work)
-        self._rooms.append((now, disk.free, disk.total))
+        self._free_space.append((now, disk.free, disk.total))
         children = process_tree.by_parent(table)
         for rank, state in self._attempt.ranks.items():
             if rank not in self._attempt.rank_exits:
-                cpu = sum(one.cpu_seconds for one in process_tree.below(state.pid, children))
-                self._cpu.setdefault(rank, deque(maxlen=_MOST)).append((now, cpu))
-                self._listen(now, rank)
+                cpu = sum(one.cpu_seconds for one in process_tree.descendants_in(state.pid, children))
+                self._cpu.setdefault(rank, deque(maxlen=_MAX_SAMPLES)).append((now, cpu))
+                self._read_output(now, rank)
 
-    def _listen(self, now: float, rank: int) -> None:
+    def _read_output(self, now: float, rank: int) -> None:
         """Note that a rank has spoken since the last look, and the step that it is at."""
         path = self._spec.logs / f"rank-{rank}.log"
         try:
@@ -74,8 +74,8 @@ class HealthMonitor:
         if size == self._sizes.get(rank, 0):
             return
         self._sizes[rank] = size
-        first, _, beats = self._talks.get(rank, (now, now, 0))
-        self._talks[rank] = (first, now, beats + 1)
+        first, _, beats = self._output.get(rank, (now, now, 0))
+        self._output[rank] = (first, now, beats + 1)
         from mpijob.observation.health import health_sample
 
         with open(path, "rb") as file:
@@ -83,9 +83,9 @@ class HealthMonitor:
             if (step := health_sample.step_in(file.read())) is not None:
                 self._steps.append((now, rank, step))
 
-    def judge(self, state: JobState, now: float) -> tuple[Finding, ...]:
+    def find_warnings(self, state: JobState, now: float) -> tuple[Finding, ...]:
         """Return the warnings that hold now."""
-        if now - (state.running or now) < self._quiet / 2:
+        if now - (state.running or now) < self._warn_after / 2:
             return ()
         from mpijob.model import Sample
         from mpijob.observation.health import health_sample, warnings
@@ -93,16 +93,16 @@ class HealthMonitor:
         seen = health_sample.HealthSample(
             now=now,
             state=state,
-            quiet_seconds=self._quiet,
+            quiet_seconds=self._warn_after,
             samples=tuple(Sample(at, worker, 0.0, size, state.attempt) for at, worker, size in self._memory),
-            talks=tuple(health_sample.Traffic(rank, *talk) for rank, talk in self._talks.items()),
+            talks=tuple(health_sample.Traffic(rank, *talk) for rank, talk in self._output.items()),
             steps=tuple(health_sample.Step(*step) for step in self._steps),
             loads=tuple(
                 health_sample.Load((rank,), self._attempt.ranks[rank].worker, cores)
                 for rank in self._cpu
-                if (cores := self._cores(rank, now - self._quiet)) is not None
+                if (cores := self._cores(rank, now - self._warn_after)) is not None
             ),
-            rooms=tuple(health_sample.FreeSpace(*room) for room in self._rooms),
+            rooms=tuple(health_sample.FreeSpace(*room) for room in self._free_space),
             ended=frozenset(self._attempt.rank_exits),
             was_busy=any(self._was_busy(points) for points in self._cpu.values()),
             retries=self._retries,

@@ -38,7 +38,7 @@ def register(what: model_registry.RegistryEntry, address: str, token_file: str) 
     return model_registry.Registry(address, model_registry.read_token(token_file)).register(what)
 
 
-def tried(what: model_registry.RegistryEntry, address: str, token_file: str) -> str | Finding:
+def register_or_finding(what: model_registry.RegistryEntry, address: str, token_file: str) -> str | Finding:
     """Return what was written down, or the finding that it could not be: the job has succeeded all the same."""
     try:
         return model_registry.format_registered(register(what, address, token_file))

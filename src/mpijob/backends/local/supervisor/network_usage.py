@@ -17,9 +17,9 @@ _SOCK_DIAG, _BY_FAMILY, _DONE, _ERROR = 4, 20, 3, 2
 _DUMP = 0x301  # a request for all of them
 _TCP, _INFO, _ALL_STATES = 6, 2, 0xFFFFFFFF
 _HEADER = struct.Struct("=IHHII")
-_MESSAGE = 72  # bytes of inet_diag_msg; its inode is the last field
-_ACKED = 120  # bytes into tcp_info: bytes_acked, bytes_received
-_MOST_PROCESSES = 500  # beyond, looking through their files would cost more than the number is worth
+_MESSAGE_BYTES = 72  # bytes of inet_diag_msg; its inode is the last field
+_ACKED_OFFSET = 120  # bytes into tcp_info: bytes_acked, bytes_received
+_MAX_PROCESSES = 500  # beyond, looking through their files would cost more than the number is worth
 
 
 class Traffic:
@@ -29,13 +29,13 @@ class Traffic:
         self._clock = clock
         self._known: dict[int, int] = {}
         self._rates: dict[int, float] = {}
-        self._looked, self._next = clock(), 0.0
+        self._measured, self._next = clock(), 0.0
 
     def rates(self, workers: Mapping[int, Iterable[int]]) -> dict[int, float]:
         """Return the bytes that each worker (index to pids) sends and receives a second."""
         held = {index: [*pids] for index, pids in workers.items()}
         begun = self._clock()
-        if begun < self._next or sum(map(len, held.values())) > _MOST_PROCESSES:
+        if begun < self._next or sum(map(len, held.values())) > _MAX_PROCESSES:
             return self._rates
         try:
             added = self._added(held)
@@ -43,9 +43,9 @@ class Traffic:
             self._next = math.inf  # a kernel, or a sandbox, that does not tell
             self._rates = {}
             return {}
-        seconds = max(begun - self._looked, 1e-3)
+        seconds = max(begun - self._measured, 1e-3)
         self._rates = {index: size / seconds for index, size in added.items()}
-        self._looked, self._next = begun, begun + 100 * (self._clock() - begun)
+        self._measured, self._next = begun, begun + 100 * (self._clock() - begun)
         return self._rates
 
     def _added(self, held: Mapping[int, Iterable[int]]) -> dict[int, int]:
@@ -82,10 +82,10 @@ def connections() -> Iterator[tuple[int, int]]:
             line.settimeout(2.0)
             body = struct.pack("=BBBBI48x", family, _TCP, 1 << (_INFO - 1), 0, _ALL_STATES)
             line.send(_HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _DUMP, 1, 0) + body)
-            yield from _answers(line)
+            yield from _read_connections(line)
 
 
-def _answers(line: socket.socket) -> Iterator[tuple[int, int]]:
+def _read_connections(line: socket.socket) -> Iterator[tuple[int, int]]:
     while True:
         data = line.recv(1 << 18)
         at = 0
@@ -95,17 +95,17 @@ def _answers(line: socket.socket) -> Iterator[tuple[int, int]]:
                 return
             if kind == _ERROR or length < _HEADER.size:
                 raise OSError("the kernel does not report its connections")
-            yield from _connection(data[at + _HEADER.size : at + length])
+            yield from _parse_connection(data[at + _HEADER.size : at + length])
             at += (length + 3) & ~3
 
 
-def _connection(message: bytes) -> Iterator[tuple[int, int]]:
-    (inode,) = struct.unpack_from("=I", message, _MESSAGE - 4)
-    at = _MESSAGE
+def _parse_connection(message: bytes) -> Iterator[tuple[int, int]]:
+    (inode,) = struct.unpack_from("=I", message, _MESSAGE_BYTES - 4)
+    at = _MESSAGE_BYTES
     while at + 4 <= len(message):
         length, kind = struct.unpack_from("=HH", message, at)
-        if kind == _INFO and length - 4 >= _ACKED + 16:
-            acked, received = struct.unpack_from("=QQ", message, at + 4 + _ACKED)
+        if kind == _INFO and length - 4 >= _ACKED_OFFSET + 16:
+            acked, received = struct.unpack_from("=QQ", message, at + 4 + _ACKED_OFFSET)
             yield inode, acked + received
         if length < 4:
             return

@@ -17,19 +17,19 @@ def signal_ranks(
     last = warned and attempt_state.deadline_passed
     number = signal.SIGTERM if last else signal_number(spec.plan.job.signal.name)
     table = process_tree.table()
-    for pid in _above_the_programs(spec, workers, attempt_state, table):
+    for pid in _program_parents(spec, workers, attempt_state, table):
         for process in process_tree.descendants(pid, table):
-            process_tree.send(process.pid, number)
+            process_tree.send_signal(process.pid, number)
 
 
-def _above_the_programs(
+def _program_parents(
     spec: AttemptSpec,
     workers: Iterable[int],
     attempt_state: AttemptState,
     table: Mapping[int, process_tree.Process],
 ) -> list[int]:
     """Return what stands right above the ranks' programs: a signal to MPI's own helpers would end the world."""
-    if spec.shimmed:
+    if spec.ranks_report:
         return [state.pid for state in attempt_state.ranks.values()]
     return [process.pid for pid in workers for process in table.values() if process.parent == pid]
 
@@ -41,17 +41,17 @@ def kill_ranks_and_launcher(workers: Iterable[int], attempt_state: AttemptState)
     roots = (launcher, *workers) if launcher else tuple(workers)
     below = [process.pid for pid in roots for process in process_tree.descendants(pid, table)]
     for pid in (launcher, *below) if launcher else below:
-        process_tree.send(pid, signal.SIGKILL)
+        process_tree.send_signal(pid, signal.SIGKILL)
 
 
-def end_groups(spec: AttemptSpec, attempt_state: AttemptState) -> None:
+def end_cgroups(spec: AttemptSpec, attempt_state: AttemptState) -> None:
     """Where workers have cgroups: note what the kernel killed for memory, end what is left, remove them."""
-    if spec.group is not None:
+    if spec.cgroup is not None:
         for worker in spec.plan.workers:
             attempt_state.oom_kills[worker.index] = cgroups.oom_kills(
-                cgroups.of_worker(spec.group, worker.index)
+                cgroups.worker_cgroup(spec.cgroup, worker.index)
             )
-        cgroups.end(spec.group)
+        cgroups.kill_and_remove(spec.cgroup)
 
 
 def signal_number(name: str) -> int:

@@ -26,30 +26,30 @@ class Staging:
         self._attempt = attempt_state
         self._status = teller
 
-    def before(self, pulse: Callable[[], None]) -> None:
+    def fetch(self, pulse: Callable[[], None]) -> None:
         """Fetch what the job's S3 volumes hold; `pulse` is called before each file and may end it."""
         s3_staging = self._spec.s3_staging()
         if s3_staging is None:
             return
         try:
             for told in s3_staging.fetch(pulse):
-                self._status.tell("DataFetched", told)
+                self._status.add_event("DataFetched", told)
         except MpiJobError as error:
             if not (self._attempt.cancelled or self._attempt.suspended):
                 text = f"the job's data could not be fetched: {error.message}"
                 self._attempt.stop(Reason.DATA_NOT_FETCHED, text)
 
-    def after(self) -> None:
+    def store_and_register(self) -> None:
         """Store what the job changed, however it ended; write its model down when it has succeeded."""
         s3_staging = self._spec.s3_staging()
         if s3_staging is not None and self._attempt.proved is not None:
             for told in s3_staging.store():
-                self._tell("DataStored", told)
+                self._report("DataStored", told)
         if self._spec.plan.job.model is not None:
             self._register()
 
     def _register(self) -> None:
-        if self._status.standing(ended=True).phase is not Phase.SUCCEEDED:
+        if self._status.phase_result(ended=True).phase is not Phase.SUCCEEDED:
             return
         from mpijob.backends.local.supervisor import model_registry
 
@@ -57,17 +57,17 @@ class Staging:
         try:
             entry = model_registry.entry(spec.plan, spec.work, spec.connections(), owner)
         except MpiJobError as error:
-            self._status.tell("ModelNotRegistered", error.message)
+            self._status.add_event("ModelNotRegistered", error.message)
             return
-        self._tell(
+        self._report(
             "ModelRegistered",
-            model_registry.tried(
+            model_registry.register_or_finding(
                 entry, spec.settings.model_registry, spec.settings.model_registry_token_file
             ),
         )
 
-    def _tell(self, reason: str, told: str | Finding) -> None:
+    def _report(self, reason: str, told: str | Finding) -> None:
         if isinstance(told, str):
-            self._status.tell(reason, told)
+            self._status.add_event(reason, told)
         else:
-            self._status.remark(told)
+            self._status.add_finding(told)

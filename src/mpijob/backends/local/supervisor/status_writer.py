@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mpijob.diagnosis.evidence import Worry
 
 OTHER_MPI = "OtherMPI"
-_PATIENCE_SECONDS = 60.0
+_RETRY_SECONDS = 60.0
 
 
 class StatusWriter:
@@ -38,67 +38,67 @@ class StatusWriter:
         self._clock = clock
         self._spec = spec
         self._attempt = attempt_state
-        self._untold: list[Event] = []
-        self._remarks: list[Finding] = []
-        self._worries: tuple[Finding, ...] = ()
-        self._told: dict[tuple[str, int | None, int | None], float] = {}
+        self._pending_events: list[Event] = []
+        self._findings_to_add: list[Finding] = []
+        self._warnings: tuple[Finding, ...] = ()
+        self._first_warned: dict[tuple[str, int | None, int | None], float] = {}
         self._node = node_name()
         self.state = state
 
-    def standing(self, *, ended: bool = False) -> PhaseResult:
+    def phase_result(self, *, ended: bool = False) -> PhaseResult:
         """Return where the attempt stands by all that is known."""
-        return derive(self._attempt.observe(ended=ended, ranks_watched=self._spec.shimmed))
+        return derive(self._attempt.observe(ended=ended, ranks_watched=self._spec.ranks_report))
 
     def failure(self) -> PhaseResult | None:
         """Return the first failure known so far."""
-        return failure(self._attempt.observe(ended=False, ranks_watched=self._spec.shimmed))
+        return failure(self._attempt.observe(ended=False, ranks_watched=self._spec.ranks_report))
 
     def event(self, reason: str, message: str, severity: Severity = Severity.NOTICE) -> Event:
         """Return an event of this attempt, now."""
         return Event(self._clock.now(), reason, message, severity, self._spec.attempt)
 
-    def tell(self, reason: str, message: str) -> None:
+    def add_event(self, reason: str, message: str) -> None:
         """Tell that something has happened that changes no state."""
-        self._put(self.event(reason, message))
+        self._write(self.event(reason, message))
 
-    def worry(self, findings: tuple[Finding, ...]) -> None:
+    def set_warnings(self, findings: tuple[Finding, ...]) -> None:
         """Tell what is worrying while the job runs: as an event once, in the state as long as it holds."""
         from mpijob.observation.health import warnings
 
         keys = [warnings.key(finding) for finding in findings]
-        if keys == [warnings.key(finding) for finding in self._worries]:
+        if keys == [warnings.key(finding) for finding in self._warnings]:
             return
-        self._worries = findings
+        self._warnings = findings
         events = [
             Event(self._clock.now(), warnings.event_reason(finding), finding.message, Severity.WARNING,
                   self._spec.attempt, finding.worker, finding.rank)
-            for key, finding in zip(keys, findings, strict=True) if key not in self._told
+            for key, finding in zip(keys, findings, strict=True) if key not in self._first_warned
         ]  # fmt: skip
-        self._told = dict.fromkeys(keys, self._clock.now()) | self._told
-        self.advance(*events)
+        self._first_warned = dict.fromkeys(keys, self._clock.now()) | self._first_warned
+        self.update(*events)
 
-    def advance(self, *events: Event, standing: PhaseResult | None = None) -> None:
+    def update(self, *events: Event, standing: PhaseResult | None = None) -> None:
         """Tell where the attempt stands now."""
-        self._stand(standing or self.standing())
-        self._put(*events)
+        self._set_state(standing or self.phase_result())
+        self._write(*events)
 
-    def remark(self, finding: Finding) -> None:
+    def add_finding(self, finding: Finding) -> None:
         """Tell what does not change how the attempt ended, and still matters."""
-        self._remarks.append(finding)
-        self._put(self.event("Remark", finding.message, finding.severity))
+        self._findings_to_add.append(finding)
+        self._write(self.event("Remark", finding.message, finding.severity))
 
-    def conclude(self) -> JobState:
+    def finish(self) -> JobState:
         """Tell how the attempt ended and, when it failed, why."""
-        standing = self.standing(ended=True)
+        standing = self.phase_result(ended=True)
         failed = standing.phase is Phase.FAILED
-        findings = (*(self._findings(standing) if failed else ()), *self._remarks)
+        findings = (*(self._findings(standing) if failed else ()), *self._findings_to_add)
         self._attempt.culprit = findings[0].worker if findings else None
         if failed and findings:
             self._plan_other_mpi(findings[0])
-        self._stand(standing, findings, self._clock.now())
+        self._set_state(standing, findings, self._clock.now())
         severity = Severity.ERROR if failed else Severity.NOTICE
-        self._untold.append(self.event(standing.phase.value, standing.message, severity))
-        self._insist()
+        self._pending_events.append(self.event(standing.phase.value, standing.message, severity))
+        self._write_until_stored()
         return self.state
 
     def _plan_other_mpi(self, cause: Finding) -> None:
@@ -129,7 +129,7 @@ class StatusWriter:
         self._store.replace_plan(self.state.ref.uid, other)
         self.state = msgspec.structs.replace(self.state, attempts_allowed=self.state.attempts_allowed + 1)
         text = f"{cause.message} It had printed nothing yet, so it is started once more with {other.mpi}."
-        self._untold.append(self.event(OTHER_MPI, text, Severity.WARNING))
+        self._pending_events.append(self.event(OTHER_MPI, text, Severity.WARNING))
 
     def _has_printed(self) -> bool:
         """Whether a rank has said something on its standard output."""
@@ -142,20 +142,27 @@ class StatusWriter:
         )
 
         return findings_for(
-            self._spec.known, self._attempt, standing, self.state.started, self._held_worries()
+            self._spec.diagnosis_input, self._attempt, standing, self.state.started, self._active_warnings()
         )
 
-    def _held_worries(self) -> tuple[Worry, ...]:
+    def _active_warnings(self) -> tuple[Worry, ...]:
         """Return what was still worrying when the attempt ended, with when it was told first."""
         from mpijob.diagnosis.evidence import Worry
         from mpijob.observation.health import warnings
 
         return tuple(
-            Worry(one.code, one.message, self._told[warnings.key(one)], one.worker, one.rank, one.confidence)
-            for one in self._worries
+            Worry(
+                one.code,
+                one.message,
+                self._first_warned[warnings.key(one)],
+                one.worker,
+                one.rank,
+                one.confidence,
+            )
+            for one in self._warnings
         )
 
-    def _stand(
+    def _set_state(
         self, standing: PhaseResult, findings: tuple[Finding, ...] = (), finished: float | None = None
     ) -> None:
         running = standing.phase is Phase.RUNNING and self.state.running is None
@@ -166,12 +173,12 @@ class StatusWriter:
             reason=standing.reason.value,
             message=findings[0].message if findings else standing.message,
             launcher=self._launcher(standing.phase),
-            workers=self._attempt.worker_states(standing.phase, self._spec.gpus_of),
+            workers=self._attempt.worker_states(standing.phase, self._spec.worker_gpus),
             ranks=self._attempt.rank_states(),
             steps=tuple(one for _, one in sorted(self._attempt.steps.items())),
             running=self._clock.now() if running else self.state.running,
             finished=finished,
-            findings=findings or (self._worries if standing.phase is Phase.RUNNING else ()),
+            findings=findings or (self._warnings if standing.phase is Phase.RUNNING else ()),
             launcher_exit_code=None if exit is None else exit.status,
         )
 
@@ -179,17 +186,17 @@ class StatusWriter:
         log = str(self._spec.logs / "launcher.log")
         return self._attempt.launcher_state(phase, node=self._node, log=log)
 
-    def _put(self, *events: Event) -> bool:
-        self._untold += events
+    def _write(self, *events: Event) -> bool:
+        self._pending_events += events
         try:
-            self._store.put(self.state, *self._untold)
+            self._store.put(self.state, *self._pending_events)
         except BackendError:
             return False
-        self._untold.clear()
+        self._pending_events.clear()
         return True
 
-    def _insist(self) -> None:
+    def _write_until_stored(self) -> None:
         """The last word must be written: wait for room on the disk before giving up."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not self._put() and time.monotonic() < deadline:
+        deadline = time.monotonic() + _RETRY_SECONDS
+        while not self._write() and time.monotonic() < deadline:
             time.sleep(0.5)

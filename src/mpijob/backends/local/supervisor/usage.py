@@ -18,8 +18,8 @@ from mpijob.backends.local.worker import process_tree
 from mpijob.errors import BackendError
 from mpijob.model import RankState, Sample
 
-LOOK_SECONDS = 0.25
-KEEP_SECONDS = 1.0
+MEASURE_SECONDS = 0.25
+SAMPLE_SECONDS = 1.0
 
 
 class Meter:
@@ -40,51 +40,51 @@ class Meter:
         self._uid = uid
         self._attempt = attempt
         self._limit = limit_bytes
-        self._looked = time.monotonic()
-        self._kept = time.monotonic()
+        self._last_measure = time.monotonic()
+        self._last_sample = time.monotonic()
         self._cpu: dict[int, float] = {}
-        self._waits: dict[
+        self._disk_waits: dict[
             int, list[int]
         ] = {}  # at each look, how many processes of a worker waited for a disk
         self._traffic = Traffic()
         self._samples: list[Sample] = []
         self.table: dict[int, process_tree.Process] = {}  # as it was seen last
         self._children: Mapping[int, list[process_tree.Process]] = {}
-        self._measured: set[int] = set()  # processes of workers, at the last look
-        self._members: dict[int, int] = {}  # processes of ranks that were seen: pid → worker
-        self.guests: set[int] = set()  # those who only look at a worker are not measured with it
+        self._worker_pids: set[int] = set()  # processes of workers, at the last look
+        self._rank_pids: dict[int, int] = {}  # processes of ranks that were seen: pid → worker
+        self.exec_pids: set[int] = set()  # those who only look at a worker are not measured with it
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Return whether it is time to look again."""
-        return time.monotonic() - self._looked >= LOOK_SECONDS
+        return time.monotonic() - self._last_measure >= MEASURE_SECONDS
 
     def measure(self, workers: Mapping[int, int], ranks: Iterable[RankState] = ()) -> dict[int, int]:
         """Return the bytes that each worker uses now (pid → index given), keeping samples by the way.
 
         `ranks` are those that a daemon outside the workers has started.
         """
-        self._looked = now = time.monotonic()
+        self._last_measure = now = time.monotonic()
         self.table = table = process_tree.table()
-        self.guests &= table.keys()
-        children = process_tree.by_parent(table, self.guests)
-        below = {index: process_tree.below(pid, children) for pid, index in workers.items()}
-        for index, found in self._of_ranks(ranks, children).items():
+        self.exec_pids &= table.keys()
+        children = process_tree.by_parent(table, self.exec_pids)
+        below = {index: process_tree.descendants_in(pid, children) for pid, index in workers.items()}
+        for index, found in self._rank_processes(ranks, children).items():
             below.get(index, []).extend(found)
         memory = {index: self._memory(found) for index, found in below.items()}
         for index, found in below.items():
-            self._waits.setdefault(index, []).append(sum(process.state == "D" for process in found))
-        self._children, self._measured = children, {one.pid for found in below.values() for one in found}
-        if now - self._kept >= KEEP_SECONDS:
-            self._keep(now, below, memory)
+            self._disk_waits.setdefault(index, []).append(sum(process.state == "D" for process in found))
+        self._children, self._worker_pids = children, {one.pid for found in below.values() for one in found}
+        if now - self._last_sample >= SAMPLE_SECONDS:
+            self._add_samples(now, below, memory)
         return memory
 
     def launcher_memory(self, pid: int) -> int:
         """Return the bytes that the launcher used at the last look: its processes but those of workers."""
         own = self.table.get(pid)
-        found = [*([own] if own else []), *process_tree.below(pid, self._children)]
-        return sum(one.memory_bytes for one in found if one.pid not in self._measured)
+        found = [*([own] if own else []), *process_tree.descendants_in(pid, self._children)]
+        return sum(one.memory_bytes for one in found if one.pid not in self._worker_pids)
 
-    def _of_ranks(
+    def _rank_processes(
         self, ranks: Iterable[RankState], children: Mapping[int, list[process_tree.Process]]
     ) -> dict[int, list[process_tree.Process]]:
         """Return the processes of ranks by worker, also those that outlived their parents and are ours now."""
@@ -92,35 +92,37 @@ class Meter:
         if not roots:
             return {}
         left = {
-            one.pid: self._members[one.pid]
+            one.pid: self._rank_pids[one.pid]
             for one in children.get(os.getpid(), ())
-            if one.pid in self._members
+            if one.pid in self._rank_pids
         }
         found: dict[int, list[process_tree.Process]] = {}
         for pid, worker in (roots | left).items():
             if pid in self.table:
-                found.setdefault(worker, []).extend([self.table[pid], *process_tree.below(pid, children)])
-        self._members = {one.pid: worker for worker, those in found.items() for one in those}
+                found.setdefault(worker, []).extend(
+                    [self.table[pid], *process_tree.descendants_in(pid, children)]
+                )
+        self._rank_pids = {one.pid: worker for worker, those in found.items() for one in those}
         return found
 
     def _memory(self, found: list[process_tree.Process]) -> int:
         resident = sum(process.memory_bytes for process in found)
         if resident <= self._limit:
             return resident
-        return process_tree.shared_fairly(process.pid for process in found)
+        return process_tree.proportional_bytes(process.pid for process in found)
 
-    def _keep(
+    def _add_samples(
         self, now: float, below: Mapping[int, list[process_tree.Process]], memory: Mapping[int, int]
     ) -> None:
-        seconds, self._kept = now - self._kept, now
+        seconds, self._last_sample = now - self._last_sample, now
         traffic = self._traffic.rates({index: [one.pid for one in found] for index, found in below.items()})
         for index, found in below.items():
             cpu = sum(process.cpu_seconds for process in found)
             busy = max(0.0, cpu - self._cpu.get(index, 0.0)) / seconds
             self._cpu[index] = cpu
             mine = self._gpus_of(index)
-            gpus = self._gpus.busy(mine) if mine else Busy()
-            waits = self._waits.pop(index, [])
+            gpus = self._gpus.usage(mine) if mine else GpuUsage()
+            waits = self._disk_waits.pop(index, [])
             io_wait = round(sum(waits) / max(1, len(waits)), 3)
             network = round(traffic.get(index, 0.0), 1)
             self._samples.append(
@@ -138,7 +140,7 @@ class Meter:
             self._samples.clear()
 
 
-class Busy(NamedTuple):
+class GpuUsage(NamedTuple):
     """How many GPUs are busy (two at half load are one), and the memory that is taken on them."""
 
     gpus: float = 0.0
@@ -150,19 +152,19 @@ class Gpus:
 
     def __init__(self) -> None:
         self._driver: Any = None
-        self._asked = False
+        self._tried = False
 
-    def busy(self, ids: Iterable[str]) -> Busy:
+    def usage(self, ids: Iterable[str]) -> GpuUsage:
         """Return what these GPUs do now; names are those of CUDA_VISIBLE_DEVICES, numbers or UUIDs."""
-        driver = self._found()
+        driver = self._load_driver()
         if driver is None:
-            return Busy()
-        found = [_one(driver, name) for name in ids]
-        return Busy(round(sum(one.gpus for one in found), 3), sum(one.memory_bytes for one in found))
+            return GpuUsage()
+        found = [_gpu_usage(driver, name) for name in ids]
+        return GpuUsage(round(sum(one.gpus for one in found), 3), sum(one.memory_bytes for one in found))
 
-    def _found(self) -> Any:
-        if not self._asked:
-            self._asked = True
+    def _load_driver(self) -> Any:
+        if not self._tried:
+            self._tried = True
             try:
                 import pynvml
 
@@ -173,7 +175,7 @@ class Gpus:
         return self._driver
 
 
-def _one(driver: Any, name: str) -> Busy:
+def _gpu_usage(driver: Any, name: str) -> GpuUsage:
     try:
         by_number = name.isdecimal()
         handle = (
@@ -182,6 +184,6 @@ def _one(driver: Any, name: str) -> Busy:
             else driver.nvmlDeviceGetHandleByUUID(name)
         )
         share = driver.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-        return Busy(share, int(driver.nvmlDeviceGetMemoryInfo(handle).used))
+        return GpuUsage(share, int(driver.nvmlDeviceGetMemoryInfo(handle).used))
     except driver.NVMLError:  # a GPU that fell off the bus, a MIG slice without rates
-        return Busy()
+        return GpuUsage()

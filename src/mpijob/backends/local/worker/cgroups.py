@@ -25,13 +25,13 @@ _PERIOD_MICROSECONDS = 100_000
 _WORDS = ("off", "auto", "on")
 
 
-def delegated(settings: Settings) -> str:
+def choose_directory(settings: Settings) -> str:
     """Return the directory in which jobs get groups, "" for none; raise Unsupported when it must be and cannot."""
     if settings.cgroups not in _WORDS:
         raise InvalidJob(f"the setting cgroups is {settings.cgroups!r}; it can be {', '.join(_WORDS)}")
     if settings.cgroups == "off" or (settings.cgroups == "auto" and not settings.cgroup):
         return ""
-    trouble = _trouble(settings.cgroup) if settings.cgroup else "the setting cgroup names no directory"
+    trouble = _problem(settings.cgroup) if settings.cgroup else "the setting cgroup names no directory"
     if trouble and settings.cgroups == "on":
         raise Unsupported(
             f"cgroups cannot be used: {trouble}",
@@ -41,7 +41,7 @@ def delegated(settings: Settings) -> str:
 
 
 @functools.cache
-def _trouble(directory: str) -> str:
+def _problem(directory: str) -> str:
     """Return why a directory cannot be used, found by trying it in a child; "" when it can."""
     try:
         there = (Path(directory) / "cgroup.controllers").read_text().split()
@@ -51,16 +51,16 @@ def _trouble(directory: str) -> str:
         return f"{directory} has no {' and no '.join(sorted(missing))} controller"
     pid = os.fork()
     if pid == 0:
-        syscalls.end(_try(Path(directory) / f"mpijob-try-{os.getpid()}"))
+        syscalls.exit_now(_probe(Path(directory) / f"mpijob-try-{os.getpid()}"))
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     _remove(Path(directory) / f"mpijob-try-{pid}")
     return f"{directory}: {os.strerror(code)}" if code else ""
 
 
-def _try(group: Path) -> int:
+def _probe(group: Path) -> int:
     try:
         prepare(group, (0,), 1 << 30, 1.0)
-        enter(of_worker(group, 0))
+        enter(worker_cgroup(group, 0))
     except OSError as error:
         return error.errno or 1
     return 0
@@ -68,11 +68,11 @@ def _try(group: Path) -> int:
 
 def prepare(group: Path, workers: Iterable[int], memory_bytes: int, cores: float) -> None:
     """Make a job's group, and in it one for each worker with its limits."""
-    _allow(group.parent)
+    _enable_controllers(group.parent)
     group.mkdir(mode=0o700, exist_ok=True)
-    _allow(group)
+    _enable_controllers(group)
     for index in workers:
-        place = of_worker(group, index)
+        place = worker_cgroup(group, index)
         place.mkdir(mode=0o700, exist_ok=True)
         (place / "memory.max").write_text(str(memory_bytes))
         (place / "cpu.max").write_text(f"{round(cores * _PERIOD_MICROSECONDS)} {_PERIOD_MICROSECONDS}")
@@ -80,16 +80,16 @@ def prepare(group: Path, workers: Iterable[int], memory_bytes: int, cores: float
             (place / "memory.swap.max").write_text("0")  # the limit is one on memory, not on patience
 
 
-def _allow(group: Path) -> None:
+def _enable_controllers(group: Path) -> None:
     (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in CONTROLLERS))
 
 
-def of_attempt(directory: str, uid: str, attempt: int) -> Path | None:
+def attempt_cgroup(directory: str, uid: str, attempt: int) -> Path | None:
     """Return the group of one attempt of a job, None where jobs have none."""
     return Path(directory) / f"mpijob-{uid}-{attempt}" if directory else None
 
 
-def of_worker(group: Path, index: int) -> Path:
+def worker_cgroup(group: Path, index: int) -> Path:
     """Return the group of one worker."""
     return group / f"worker-{index}"
 
@@ -108,7 +108,7 @@ def oom_kills(group: Path) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
-def end(group: Path, *, seconds: float = 2.0) -> bool:
+def kill_and_remove(group: Path, *, seconds: float = 2.0) -> bool:
     """Kill everything in a job's group and remove it; return whether nothing of it is left."""
     if not group.is_dir():
         return True

@@ -7,7 +7,7 @@ import selectors
 import signal
 from collections.abc import Callable, Mapping
 
-Act = Callable[[], None]
+Callback = Callable[[], None]
 
 
 class EventLoop:
@@ -16,11 +16,11 @@ class EventLoop:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
 
-    def watch(self, fd: int, act: Act) -> None:
+    def watch(self, fd: int, act: Callback) -> None:
         """Call when the descriptor has something to say."""
         self._selector.register(fd, selectors.EVENT_READ, act)
 
-    def watch_death(self, pid: int, act: Act) -> bool:
+    def watch_exit(self, pid: int, act: Callback) -> bool:
         """Call once when a process has ended; return False when it has already."""
         try:
             fd = os.pidfd_open(pid)
@@ -28,22 +28,22 @@ class EventLoop:
             return False
 
         def ended() -> None:
-            self.drop(fd)
+            self.unwatch(fd)
             act()
 
         self.watch(fd, ended)
         return True
 
-    def drop(self, fd: int) -> None:
+    def unwatch(self, fd: int) -> None:
         """Forget a descriptor and close it."""
         self._selector.unregister(fd)
         os.close(fd)
 
-    def wait(self, seconds: float) -> list[Act]:
+    def wait(self, seconds: float) -> list[Callback]:
         """Return what is to be called now, after waiting at most so long for something."""
         return [key.data for key, _ in self._selector.select(seconds)]
 
-    def wake_on(self, handlers: Mapping[signal.Signals, Act | None]) -> None:
+    def handle_signals(self, handlers: Mapping[signal.Signals, Callback | None]) -> None:
         """Wake up for a child's end and for these signals; None means that one is ignored."""
         wake, wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
@@ -53,7 +53,7 @@ class EventLoop:
         self.watch(wake, lambda: _swallow(wake))
 
 
-def _calling(act: Act) -> Callable[[int, object], None]:
+def _calling(act: Callback) -> Callable[[int, object], None]:
     return lambda _number, _frame: act()
 
 

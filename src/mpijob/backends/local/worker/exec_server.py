@@ -25,7 +25,7 @@ from mpijob.errors import BackendError
 _FDS = 3
 
 
-class Call(msgspec.Struct, frozen=True):
+class ExecRequest(msgspec.Struct, frozen=True):
     """What a guest wants to run."""
 
     argv: tuple[str, ...]
@@ -37,7 +37,7 @@ def listen(path: Path) -> socket.socket:
     """Return the worker's open door."""
     path.unlink(missing_ok=True)
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    with _short(path.parent) as place:
+    with _short_path(path.parent) as place:
         door.bind(f"{place}/{path.name}")
     door.listen(8)
     door.setblocking(False)
@@ -45,7 +45,7 @@ def listen(path: Path) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _short(directory: Path) -> Iterator[str]:
+def _short_path(directory: Path) -> Iterator[str]:
     """Yield a short path to the directory: a socket's path may have 108 bytes."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -57,19 +57,19 @@ def _short(directory: Path) -> Iterator[str]:
 class ExecSession:
     """One visit, on the worker's side."""
 
-    def __init__(self, line: socket.socket, call: Call, fds: tuple[int, int, int]) -> None:
+    def __init__(self, line: socket.socket, call: ExecRequest, fds: tuple[int, int, int]) -> None:
         self._line = line
         self._call = call
         self._fds = fds
 
     @classmethod
-    def at(cls, door: socket.socket) -> ExecSession | None:
+    def accept(cls, door: socket.socket) -> ExecSession | None:
         """Return the visitor at the door, or None when it is not in order."""
         line, _ = door.accept()
         line.settimeout(2)
         try:
             data, ancillary, _, _ = line.recvmsg(1 << 20, socket.CMSG_SPACE(_FDS * 4))
-            call = codec.decode(data, Call)
+            call = codec.decode(data, ExecRequest)
         except (OSError, msgspec.DecodeError):
             line.close()
             return None
@@ -89,35 +89,35 @@ class ExecSession:
 
     def start(self, environ: Mapping[str, str], directory: str) -> int:
         """Start the guest's command and return its pid."""
-        prepare = _take_terminal if self._call.terminal else _settle
+        prepare = _set_controlling_terminal if self._call.terminal else _keep_ptrace
         pid = process_tree.spawn(self._call.argv, environ, directory, self._fds, prepare)
         for fd in set(self._fds):
             os.close(fd)
         return pid
 
-    def farewell(self, code: int) -> None:
+    def send_exit_status(self, code: int) -> None:
         """Tell the caller how the command ended."""
         with contextlib.suppress(OSError):
             self._line.sendall(b"%d" % (code if code >= 0 else 128 - code))
         self._line.close()
 
 
-def _take_terminal() -> None:
+def _set_controlling_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    _settle()
+    _keep_ptrace()
 
 
-def _settle() -> None:
+def _keep_ptrace() -> None:
     """Let a guest attach a debugger to the ranks beside it: it is the same user's, in the same namespace."""
     if os.geteuid() != 0:
         syscalls.keep_ptrace()
 
 
-def visit(door: Path, call: Call, fds: tuple[int, int, int]) -> socket.socket:
+def connect(door: Path, call: ExecRequest, fds: tuple[int, int, int]) -> socket.socket:
     """On the caller's side: hand the call over; the socket that comes back will say the exit status."""
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        with _short(door.parent) as place:
+        with _short_path(door.parent) as place:
             line.connect(f"{place}/{door.name}")
     except OSError as error:
         line.close()

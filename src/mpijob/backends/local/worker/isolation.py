@@ -47,26 +47,26 @@ def namespaces_allowed() -> bool:
     """Return whether this user may have the namespaces, by trying it in a child."""
     pid = os.fork()
     if pid == 0:
-        syscalls.end(_try())
+        syscalls.exit_now(_probe())
     return os.waitpid(pid, 0)[1] == 0
 
 
-def _try() -> int:
+def _probe() -> int:
     try:
-        leave()
+        unshare_namespaces()
         pid = os.fork()
         if pid == 0:
             try:
-                settle()
+                mount_private()
             except OSError:
-                syscalls.end(1)
-            syscalls.end(0)
+                syscalls.exit_now(1)
+            syscalls.exit_now(0)
         return 1 if os.waitpid(pid, 0)[1] else 0
     except OSError:
         return 1
 
 
-def leave() -> None:
+def unshare_namespaces() -> None:
     """Leave the user's namespaces; the next fork is PID 1 of the job's own."""
     flags = syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC
     if os.geteuid() == 0:
@@ -80,14 +80,14 @@ def leave() -> None:
     syscalls.map_same_user(uid, gid)
 
 
-def settle() -> None:
+def mount_private() -> None:
     """As PID 1: a /proc and a /dev/shm of our own (what a killed job leaves there goes with it)."""
     syscalls.make_mounts_private()
     syscalls.mount_proc()
     syscalls.mount_tmpfs("/dev/shm")  # noqa: S108 - the mount point itself
 
 
-def name_this_host(name: str, hosts: str) -> None:
+def set_host_name(name: str, hosts: str) -> None:
     """Give the calling process a host name of its own (Open MPI tells its daemons apart by it) and a hosts file.
 
     The launcher's has addresses that nobody has, so that it takes no worker for its own machine; a program that

@@ -46,11 +46,11 @@ def spawn(
     """
     pid = os.fork()
     if pid == 0:
-        _become(argv, environ, directory, fds, prepare)
+        _exec(argv, environ, directory, fds, prepare)
     return pid
 
 
-def spawn_light(argv: Sequence[str], environ: Mapping[str, str], fds: tuple[int, int, int]) -> int:
+def spawn_without_fork(argv: Sequence[str], environ: Mapping[str, str], fds: tuple[int, int, int]) -> int:
     """Start a program in a session of its own and in our directory, without copying this process first.
 
     For jobs with namespaces: the program need not die with us by itself, for the kernel sees to it.
@@ -69,12 +69,12 @@ def spawn_light(argv: Sequence[str], environ: Mapping[str, str], fds: tuple[int,
     )
 
 
-def no_core_dumps() -> None:
+def disable_core_dumps() -> None:
     """Let crashes of this process and of those it starts leave no core files."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _become(
+def _exec(
     argv: Sequence[str],
     environ: Mapping[str, str],
     directory: str,
@@ -84,12 +84,12 @@ def _become(
     code = 126
     try:
         os.setsid()
-        syscalls.die_with_parent()
+        syscalls.set_parent_death_signal()
         reset_signals()
         for target, fd in enumerate(fds):
             os.dup2(fd, target)
         os.closerange(3, 4096)
-        no_core_dumps()
+        disable_core_dumps()
         os.chdir(directory)
         if prepare is not None:
             prepare()
@@ -111,7 +111,7 @@ def reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def in_child(work: Callable[[], None]) -> int:
+def fork_child(work: Callable[[], None]) -> int:
     """Fork; run the work in the child, which never returns from it; return the child's pid."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -141,12 +141,12 @@ def table() -> dict[int, Process]:
     """Return every process that /proc shows."""
     found: dict[int, Process] = {}
     for entry in os.listdir("/proc"):
-        if entry.isdigit() and (process := look(int(entry))):
+        if entry.isdigit() and (process := read_process(int(entry))):
             found[process.pid] = process
     return found
 
 
-def look(pid: int) -> Process | None:
+def read_process(pid: int) -> Process | None:
     """Return one process, or None when it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -161,7 +161,7 @@ def look(pid: int) -> Process | None:
 
 def is_stopped(pid: int) -> bool:
     """Whether somebody has stopped a process: it is there, and gets no core until it is told to go on."""
-    seen = look(pid)
+    seen = read_process(pid)
     return seen is not None and seen.state in "Tt"
 
 
@@ -176,7 +176,7 @@ def children(pid: int) -> list[int]:
 
 def descendants(root: int, processes: Mapping[int, Process], without: Collection[int] = ()) -> list[Process]:
     """Return all processes below one, without it, and without some and what is below those."""
-    return below(root, by_parent(processes, without))
+    return descendants_in(root, by_parent(processes, without))
 
 
 def by_parent(processes: Mapping[int, Process], without: Collection[int] = ()) -> dict[int, list[Process]]:
@@ -188,7 +188,7 @@ def by_parent(processes: Mapping[int, Process], without: Collection[int] = ()) -
     return children
 
 
-def below(root: int, children: Mapping[int, list[Process]]) -> list[Process]:
+def descendants_in(root: int, children: Mapping[int, list[Process]]) -> list[Process]:
     """Return all processes below one, without it."""
     found: list[Process] = []
     todo = [root]
@@ -199,7 +199,7 @@ def below(root: int, children: Mapping[int, list[Process]]) -> list[Process]:
     return found
 
 
-def shared_fairly(pids: Iterable[int]) -> int:
+def proportional_bytes(pids: Iterable[int]) -> int:
     """Return the memory of some processes with shared pages counted once among their users (PSS)."""
     total = 0
     for pid in pids:
@@ -212,7 +212,7 @@ def shared_fairly(pids: Iterable[int]) -> int:
 
 
 # -- ending -------------------------------------------------------------------------------------------
-def send(pid: int, number: int) -> None:
+def send_signal(pid: int, number: int) -> None:
     """Send a signal; a process that is gone already is no error."""
     try:
         os.kill(pid, number)
@@ -220,7 +220,7 @@ def send(pid: int, number: int) -> None:
         return
 
 
-def end_below(root: int, *, seconds: float = 5.0) -> bool:
+def kill_descendants(root: int, *, seconds: float = 5.0) -> bool:
     """Kill everything below a process until nothing is left; return whether that was reached."""
     deadline = time.monotonic() + seconds
     while True:
@@ -228,7 +228,7 @@ def end_below(root: int, *, seconds: float = 5.0) -> bool:
         if not left:
             return True
         for process in left:
-            send(process.pid, signal.SIGKILL)
+            send_signal(process.pid, signal.SIGKILL)
         reap()
         if time.monotonic() > deadline:
             return False

@@ -40,7 +40,7 @@ def _check(result: int, what: str) -> None:
         raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
-def end(code: int) -> NoReturn:
+def exit_now(code: int) -> NoReturn:
     """End this copy of a process at once, past every hook of Python's.
 
     The process that was copied may have had threads. A hook in the copy that needs what one of them held waits for
@@ -50,7 +50,7 @@ def end(code: int) -> NoReturn:
     raise AssertionError("unreachable")
 
 
-def die_with_parent() -> None:
+def set_parent_death_signal() -> None:
     """Have the kernel kill this process when its parent dies."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0), "prctl PDEATHSIG")
 
@@ -60,12 +60,12 @@ def name_process(name: str) -> None:
     _check(_libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0), "prctl NAME")
 
 
-def adopt_orphans() -> None:
+def become_subreaper() -> None:
     """Become the parent of every descendant whose own parent dies."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl SUBREAPER")
 
 
-def watch_opening(paths: Iterable[str]) -> int:
+def watch_opens(paths: Iterable[str]) -> int:
     """Return a descriptor that can be read when one of these files is opened; -1 where none can be watched."""
     fd = int(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
     if fd < 0:

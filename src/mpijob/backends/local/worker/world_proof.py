@@ -28,15 +28,15 @@ _OPEN_MPI = re.compile(rb"/libopen-pal\.so|/libmpi\.so\.[24]0")
 _IDENTITY = re.compile(rb"(?:PMI_(?:FD|RANK|SIZE|ID|PORT)|PMIX_(?:NAMESPACE|RANK|SERVER_URI\d*))")
 _HELPERS = frozenset({"hydra_pmi_proxy", "hydra_bstrap_proxy", "mpiexec.gforker", "orted", "prted", "prte"})
 _SHARED = re.compile(rb" /dev/shm/(?!mpijob/)")
-_FIRST_SECONDS, _SLOW_SECONDS, _SLOWEST_SECONDS, _WHOLE_SECONDS = 0.01, 0.25, 2.0, 60.0
-_MOST_AT_ONCE, _PER_SECOND = 50.0, 2.0  # openings that bring a look: a program may open files all the time
+_MIN_INTERVAL_SECONDS, _MAX_INTERVAL_SECONDS, _MAX_CROWDED_SECONDS, _CHECK_FOR_SECONDS = 0.01, 0.25, 2.0, 60.0
+_MAX_BURST, _PER_SECOND = 50.0, 2.0  # openings that bring a look: a program may open files all the time
 _AFTER_OPEN_SECONDS = 0.001  # from the opening of a library until it is mapped
-_LEAST_SECONDS = 1.0  # of looking, before a program is said to be without MPI
-_RANKS_PER_LOOK = 4  # more ranks are looked at less often: a look costs some 0.1 ms a rank
-_DEEPEST = 6
+_MIN_CHECKED_SECONDS = 1.0  # of looking, before a program is said to be without MPI
+_RANKS_PER_CHECK = 4  # more ranks are looked at less often: a look costs some 0.1 ms a rank
+_MAX_DEPTH = 6
 
 
-class _Loaded(NamedTuple):
+class _LoadedMpi(NamedTuple):
     library: str
     family: Family
     up: bool
@@ -53,10 +53,10 @@ class WorldProof:
         self._open: dict[int, int] = {}
         self._up: set[int] = set()
         self._loaded = False
-        crowd = max(1.0, self._world / _RANKS_PER_LOOK)
-        self._first = self._pause = _FIRST_SECONDS * crowd
-        self._slowest = min(_SLOW_SECONDS * crowd, _SLOWEST_SECONDS)
-        self._credit, self._credited, self._again = _MOST_AT_ONCE, 0.0, False
+        crowd = max(1.0, self._world / _RANKS_PER_CHECK)
+        self._first = self._pause = _MIN_INTERVAL_SECONDS * crowd
+        self._slowest = min(_MAX_INTERVAL_SECONDS * crowd, _MAX_CROWDED_SECONDS)
+        self._credit, self._credited, self._again = _MAX_BURST, 0.0, False
         self._since = self._next = self._last = 0.0
         self._ours: frozenset[int] = frozenset()
         self._embedded: dict[tuple[int, int], Family | None] = {}
@@ -71,12 +71,12 @@ class WorldProof:
         self._up.clear()
         self._ours = frozenset(process_tree.children(os.getpid()))
         self._since, self._next = now, now + self._pause
-        return syscalls.watch_opening([*_libraries(environ), work])
+        return syscalls.watch_opens([*_libraries(environ), work])
 
-    def opened(self, fd: int, now: float) -> bool:
+    def file_opened(self, fd: int, now: float) -> bool:
         """Take note that a file was opened: two looks come at once; return whether any will come."""
         os.read(fd, 1 << 16)
-        self._credit = min(_MOST_AT_ONCE, self._credit + (now - self._credited) * _PER_SECOND)
+        self._credit = min(_MAX_BURST, self._credit + (now - self._credited) * _PER_SECOND)
         self._credited = now
         if self._credit >= 1.0:
             self._credit -= 1.0
@@ -92,43 +92,43 @@ class WorldProof:
         """Return how long until the next look; None when there will be none."""
         return max(0.0, self._next - now) if self._open and self._next else None
 
-    def look(self, now: float) -> str:
+    def check(self, now: float) -> str:
         """Look where it is time to; return the sentence that says what is wrong, "" while nothing is."""
         if not self._open or not self._next or now < self._next:
             return ""
         self._last = now
-        wrong = next(filter(None, (self._look_at(*one) for one in list(self._open.items()))), "")
-        if wrong := wrong or self._look_at_orphans():
+        wrong = next(filter(None, (self._check_rank(*one) for one in list(self._open.items()))), "")
+        if wrong := wrong or self._check_orphans():
             self._open.clear()
             return wrong
         self._pause = min(self._pause * 1.25, self._slowest)
         if self._again:  # once more, should what was opened not have been there yet
             self._again, self._next = False, now + self._first
         else:
-            self._next = now + self._pause if now - self._since <= _WHOLE_SECONDS else 0.0
+            self._next = now + self._pause if now - self._since <= _CHECK_FOR_SECONDS else 0.0
         return ""
 
     @property
-    def up(self) -> bool:
+    def mpi_ready(self) -> bool:
         """Whether MPI was seen to have come up in every rank."""
         return len(self._up) == self._world
 
     def without_mpi(self, now: float) -> bool:
         """Whether the ranks were looked at for a while, and none had loaded an MPI library."""
-        return self._since > 0 and not self._loaded and now - self._since >= _LEAST_SECONDS
+        return self._since > 0 and not self._loaded and now - self._since >= _MIN_CHECKED_SECONDS
 
-    def _look_at(self, rank: int, pid: int) -> str:
-        below = _below(pid)
+    def _check_rank(self, rank: int, pid: int) -> str:
+        below = _descendants(pid)
         if below is None:
             del self._open[rank]
             return ""
-        if self._world > 1 and any(_launches(process) for process in below):
+        if self._world > 1 and any(_is_launcher(process) for process in below):
             return wrong_world.nested(f"rank {rank}", self._world)
         identity = _read(pid, "environ")
         for process in below:
-            if loaded := self._loaded_by(process):
+            if loaded := self._find_loaded_mpi(process):
                 self._loaded = True
-                if wrong := self._judged(f"rank {rank}", loaded, identity, process):
+                if wrong := self._compare(f"rank {rank}", loaded, identity, process):
                     return wrong
                 if loaded.up or self._world == 1:
                     self._up.add(rank)
@@ -136,21 +136,21 @@ class WorldProof:
                 return ""
         return ""
 
-    def _look_at_orphans(self) -> str:
+    def _check_orphans(self) -> str:
         """Look at what has outlived the process of a rank that started it: the kernel made it our child."""
         if not self._watches_orphans or not self._open:
             return ""
         wrapper = next(iter(self._open.values()))
         for orphan in set(process_tree.children(os.getpid())) - self._ours:
-            for process in (orphan, *(_below(orphan) or ())):
-                if loaded := self._loaded_by(process):
+            for process in (orphan, *(_descendants(orphan) or ())):
+                if loaded := self._find_loaded_mpi(process):
                     who = "a process that a rank has left behind"
-                    if wrong := self._judged(who, loaded, _read(wrapper, "environ"), process, any_rank=True):
+                    if wrong := self._compare(who, loaded, _read(wrapper, "environ"), process, any_rank=True):
                         return wrong
         return ""
 
-    def _judged(
-        self, who: str, loaded: _Loaded, identity: bytes | None, process: int, *, any_rank: bool = False
+    def _compare(
+        self, who: str, loaded: _LoadedMpi, identity: bytes | None, process: int, *, any_rank: bool = False
     ) -> str:
         if loaded.family is not self._family:
             wants = "openmpi" if loaded.family is Family.OPENMPI else "mpich"
@@ -164,17 +164,17 @@ class WorldProof:
             return wrong_world.started_again(who, loaded.library, changed)
         return ""
 
-    def _loaded_by(self, pid: int) -> _Loaded | None:
+    def _find_loaded_mpi(self, pid: int) -> _LoadedMpi | None:
         maps = _read(pid, "maps") or b""
         up = _SHARED.search(maps) is not None
         if match := _LIBRARY.search(maps):
             own = Family.OPENMPI if _OPEN_MPI.search(maps) else Family.MPICH
-            return _Loaded(match[1].decode(errors="replace"), own, up)
-        if family := self._linked_statically(pid):
-            return _Loaded(f"the MPI inside {_target(pid)}", family, up)
+            return _LoadedMpi(match[1].decode(errors="replace"), own, up)
+        if family := self._find_static_mpi(pid):
+            return _LoadedMpi(f"the MPI inside {_target(pid)}", family, up)
         return None
 
-    def _linked_statically(self, pid: int) -> Family | None:
+    def _find_static_mpi(self, pid: int) -> Family | None:
         """Return the MPI that is part of a process's executable; each file is searched once."""
         path = f"/proc/{pid}/exe"
         try:
@@ -183,18 +183,18 @@ class WorldProof:
             return None
         key = (status.st_dev, status.st_ino)
         if key not in self._embedded:
-            found = None if _launches(pid) else linked_mpi.find_static(path)
+            found = None if _is_launcher(pid) else linked_mpi.find_static(path)
             self._embedded[key] = found.families[0] if found else None
         return self._embedded[key]
 
 
-def _below(pid: int) -> list[int] | None:
+def _descendants(pid: int) -> list[int] | None:
     """Return the processes below a rank's wrapper; None when it is gone."""
-    if process_tree.look(pid) is None:
+    if process_tree.read_process(pid) is None:
         return None
     found: list[int] = []
     level = [pid]
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         level = [child for parent in level for child in process_tree.children(parent)]
         if not level:
             break
@@ -237,7 +237,7 @@ def _libraries(environ: Mapping[str, str]) -> list[str]:
     return sorted({os.path.realpath(path) for path in found})
 
 
-def _launches(pid: int) -> bool:
+def _is_launcher(pid: int) -> bool:
     """Whether a process is a launcher of ranks, by its name or by its executable's."""
     names = {_name(pid), os.path.basename(_target(pid))}
     return any(is_launcher(name) or name in _HELPERS for name in names)
