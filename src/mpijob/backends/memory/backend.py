@@ -55,7 +55,7 @@ from mpijob.model.status.mpi_profile import RankProfiles
 from mpijob.model.team_template import TeamTemplate
 from mpijob.observation.logs import pipeline
 
-_PLENTY = Amounts(cores=1024, memory_bytes=4 * 1024**4, gpus=64)
+_DEFAULT_CAPACITY = Amounts(cores=1024, memory_bytes=4 * 1024**4, gpus=64)
 _IDLE_SECONDS = 0.05
 
 
@@ -66,7 +66,7 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
         self,
         *,
         script: Script | None = None,
-        capacity: Amounts = _PLENTY,
+        capacity: Amounts = _DEFAULT_CAPACITY,
         quotas: Mapping[str, Quota] | None = None,
         who: Identity | None = None,
         max_workers: int = 100,
@@ -112,13 +112,15 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
         with self._changed:
             known = find_jobs.facts(self._engine, job.namespace)
             found = find_jobs.dependencies(self._engine, job)
-            known = msgspec.structs.replace(known, dependencies=found, **find_jobs.wait_of(self._engine, job))
+            known = msgspec.structs.replace(
+                known, dependencies=found, **find_jobs.wait_fields(self._engine, job)
+            )
         return Preflight(msgspec.structs.replace(known, max_workers=self._max_workers))
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return what would be played; start nothing."""
         with self._changed:
-            return planning.make(job, found.facts, self._engine.new_uid())
+            return planning.create_plan(job, found.facts, self._engine.new_uid())
 
     def server_dry_run(self, plan: Plan) -> tuple[Finding, ...]:
         """Return nothing: there is no server here."""
@@ -164,7 +166,7 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
         with self._changed:
             chosen = [
                 record
-                for record in find_jobs.listed(self._engine, runs=scope.runs)
+                for record in find_jobs.sorted_records(self._engine, runs=scope.runs)
                 if scope_filter.matches(record.state, scope)
             ]
             page, following = scope_filter.paginate(chosen, scope, lambda record: record.number)
@@ -178,23 +180,23 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
         seen: find_jobs.Seen = {}
         while True:
             with self._changed:
-                fresh = find_jobs.news(self._engine, scope, seen)
+                fresh = find_jobs.find_changes(self._engine, scope, seen)
             yield from fresh
-            self._go_on()
+            self._advance()
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the lines in time order; with follow, until the job has ended."""
         with self._changed:
             record = find_jobs.find(self._engine, ref)
-            said, ended = list(record.lines), find_jobs.silent(self._engine, record)
+            said, ended = list(record.lines), find_jobs.is_log_complete(self._engine, record)
         wanted = pipeline.LogPipeline(query)
         for line in wanted.history(said, query.tail) if query.follow else pipeline.select(said, query):
             yield line
         at = len(said)
         while query.follow and not ended:
-            self._go_on()
+            self._advance()
             with self._changed:
-                fresh, ended = record.lines[at:], find_jobs.silent(self._engine, record)
+                fresh, ended = record.lines[at:], find_jobs.is_log_complete(self._engine, record)
             at += len(fresh)
             for line in wanted.live(fresh, None):
                 yield line
@@ -210,13 +212,13 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
             with self._changed:
                 fresh, ended = (
                     record.events[at:],
-                    record.state.phase.final or find_jobs.gone(self._engine, record),
+                    record.state.phase.final or find_jobs.is_deleted(self._engine, record),
                 )
             at += len(fresh)
             yield from fresh
             more = follow and not ended
             if more:
-                self._go_on()
+                self._advance()
 
     def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage invented so far."""
@@ -226,7 +228,7 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
     def mpi_profile(self, ref: JobRef) -> RankProfiles:
         """Return an invented profile of the ranks that a running or ended job had."""
         with self._changed:
-            return RankProfiles(find_jobs.profiled(self._engine, find_jobs.find(self._engine, ref)))
+            return RankProfiles(find_jobs.mpi_profiles(self._engine, find_jobs.find(self._engine, ref)))
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of all jobs; nothing is recorded anywhere else."""
@@ -282,8 +284,8 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
     def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """Remove the job, and with the newest of a name the earlier ones too."""
         with self._changed:
-            for record in find_jobs.everything(self._engine, ref):
-                self._engine.forget(record)
+            for record in find_jobs.records_to_delete(self._engine, ref):
+                self._engine.remove(record)
             self._changed.notify_all()
 
     def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
@@ -300,7 +302,7 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
                     raise NotFound(
                         f"{record.state.ref} has no {kind} {index}: it has {count}, numbered from 0"
                     )
-            return shell_sim.perform(argv, record.plan.env).exit_code
+            return shell_sim.simulate(argv, record.plan.env).exit_code
 
     def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
@@ -311,7 +313,7 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
             if record.state.phase is not Phase.RUNNING:
                 raise wrong_phase(record.state, "only a running job has stacks")
             wanted = [one for one in record.state.ranks if not ranks or one.rank in ranks]
-            return tuple(find_jobs.asleep(record, one) for one in wanted)
+            return tuple(find_jobs.sleeping_stack(record, one) for one in wanted)
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return nothing: a played job writes no files."""
@@ -362,8 +364,8 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
             self._engine.advance(seconds)
             self._changed.notify_all()
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         cancellable_sleep.raise_if_cancelled()
         with self._changed:
-            if not self._engine.leap():
+            if not self._engine.advance_to_next():
                 self._changed.wait(_IDLE_SECONDS)

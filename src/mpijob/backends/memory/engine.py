@@ -15,8 +15,8 @@ import msgspec
 from mpijob.backends.memory import plan as planning
 from mpijob.backends.memory import queue
 from mpijob.backends.memory.record import Record, census, ended_launcher, first_state, workers_in
-from mpijob.backends.memory.scenario import Script, cast
-from mpijob.backends.memory.shell_sim import Part
+from mpijob.backends.memory.scenario import Script, rank_runs
+from mpijob.backends.memory.shell_sim import RankRun
 from mpijob.errors import Finding, Severity
 from mpijob.model import (
     Amounts,
@@ -49,7 +49,7 @@ class Engine:
         self.quotas = quotas
         self.records: dict[str, Record] = {}
         self._script = script
-        self._due: list[tuple[float, int, Record, int, Callable[[Record], None]]] = []
+        self._timers: list[tuple[float, int, Record, int, Callable[[Record], None]]] = []
         self._count = 0
 
     # time
@@ -57,34 +57,34 @@ class Engine:
     def advance(self, seconds: float) -> None:
         """Let virtual time pass; everything that falls due happens in order."""
         until = self.now + seconds
-        while self._due and self._due[0][0] <= until:
-            self._happen()
+        while self._timers and self._timers[0][0] <= until:
+            self._run_next()
         self.now = until
 
-    def leap(self) -> bool:
+    def advance_to_next(self) -> bool:
         """Go on to the next thing that falls due; return whether there was one."""
-        while self._due and self._due[0][2].generation != self._due[0][3]:
-            heapq.heappop(self._due)
-        if self._due:
-            self._happen()
+        while self._timers and self._timers[0][2].generation != self._timers[0][3]:
+            heapq.heappop(self._timers)
+        if self._timers:
+            self._run_next()
             return True
         return False
 
-    def _happen(self) -> None:
-        when, _, record, generation, action = heapq.heappop(self._due)
+    def _run_next(self) -> None:
+        when, _, record, generation, action = heapq.heappop(self._timers)
         if record.generation == generation:
             self.now = max(self.now, when)
             action(record)
 
-    def _later(self, record: Record, seconds: float, action: Callable[[Record], None]) -> None:
-        entry = (self.now + seconds, self._next(), record, record.generation, action)
-        heapq.heappush(self._due, entry)
+    def _call_later(self, record: Record, seconds: float, action: Callable[[Record], None]) -> None:
+        entry = (self.now + seconds, self._next_number(), record, record.generation, action)
+        heapq.heappush(self._timers, entry)
 
     def new_uid(self) -> str:
         """Return the uid of the next plan."""
-        return f"{self._next():016x}"
+        return f"{self._next_number():016x}"
 
-    def _next(self) -> int:
+    def _next_number(self) -> int:
         self._count += 1
         return self._count
 
@@ -95,9 +95,9 @@ class Engine:
         run = 1 + max(
             (one.state.run for one in self.records.values() if _same_name(one.state.ref, plan)), default=0
         )
-        record = Record(plan, self._next(), first_state(plan, who, self.now, run))
+        record = Record(plan, self._next_number(), first_state(plan, who, self.now, run))
         self.records[record.state.ref.uid] = record
-        self.tell(record, "Submitted", f"{plan.job.workers} workers, {plan.world} ranks, by {who.user}")
+        self.add_event(record, "Submitted", f"{plan.job.workers} workers, {plan.world} ranks, by {who.user}")
         if plan.waits_for:
             self._hold(record)
         else:
@@ -106,20 +106,20 @@ class Engine:
 
     def enqueue(self, record: Record) -> None:
         """Put a job into the queue, and start whoever may start now."""
-        record.rests_until = None
-        record.change(phase=Phase.QUEUED, queued=self.now, reason="", message="", waiting_for="")
-        self.tell(record, "Queued", "Waiting for its turn")
+        record.delayed_until = None
+        record.update(phase=Phase.QUEUED, queued=self.now, reason="", message="", waiting_for="")
+        self.add_event(record, "Queued", "Waiting for its turn")
         self.schedule()
 
     def _hold(self, record: Record) -> None:
         text = dependencies.sentence(record.plan.entries)
-        record.rests_until = math.inf
-        record.change(reason=dependencies.WAITING, message=text, waiting_for=text)
+        record.delayed_until = math.inf
+        record.update(reason=dependencies.WAITING, message=text, waiting_for=text)
 
-    def _release(self) -> None:
+    def _release_held(self) -> None:
         """Let held jobs into the queue, or end them, when those have ended that they wait for."""
         for record in list(self.records.values()):
-            if not record.waits or record.rests_until != math.inf:
+            if not record.is_queued or record.delayed_until != math.inf:
                 continue  # not held, or not any more: letting one in may let in others
             known = [(ref, self.records.get(ref.uid)) for ref in record.plan.waits_for]
             found = dependencies.of_entries(
@@ -127,58 +127,58 @@ class Engine:
             )
             waits, finding = dependencies.judge(record.state.ref.name, found)
             if finding is not None:
-                record.rests_until = None
+                record.delayed_until = None
                 self.end(record, Phase.FAILED, dependencies.FAILED, finding.message, findings=(finding,))
             elif not waits:
                 self.enqueue(record)
 
     def schedule(self) -> None:
         """Start every job that may start now, each wholly or not at all."""
-        self._release()
-        while record := queue.next_up(self.records.values(), self.capacity, self.quotas):
+        self._release_held()
+        while record := queue.next_job(self.records.values(), self.capacity, self.quotas):
             self._start(record)
 
     def _start(self, record: Record) -> None:
-        record.parts = cast(record.plan, self._script, record.state.attempt)
+        record.runs = rank_runs(record.plan, self._script, record.state.attempt)
         workers = workers_in(record.plan, Phase.PENDING)
-        record.change(
+        record.update(
             phase=Phase.PENDING, workers=workers, ranks=(), started=self.now, released=None, finished=None
         )
-        record.launcher(LauncherPhase.SCHEDULED, scheduled=self.now)
-        self.tell(record, "GangScheduled", f"all {len(workers)} workers were allocated at once")
-        self._later(record, _STEP_SECONDS, self._ready)
+        record.update_launcher(LauncherPhase.SCHEDULED, scheduled=self.now)
+        self.add_event(record, "GangScheduled", f"all {len(workers)} workers were allocated at once")
+        self._call_later(record, _STEP_SECONDS, self._ready)
         if record.job.deadline_seconds is not None:
-            self._later(record, record.job.deadline_seconds, self._too_late)
+            self._call_later(record, record.job.deadline_seconds, self._exceed_deadline)
 
     def _ready(self, record: Record) -> None:
         workers = workers_in(record.plan, Phase.RUNNING)
-        record.change(phase=Phase.INITIALIZING, workers=workers)
-        record.launcher(LauncherPhase.STARTING, started=self.now)
-        self.tell(record, "WorkersReady", f"Launcher discovered {len(workers)} workers")
-        self._later(record, _STEP_SECONDS, self._proved)
+        record.update(phase=Phase.INITIALIZING, workers=workers)
+        record.update_launcher(LauncherPhase.STARTING, started=self.now)
+        self.add_event(record, "WorkersReady", f"Launcher discovered {len(workers)} workers")
+        self._call_later(record, _STEP_SECONDS, self._prove_world)
 
-    def _proved(self, record: Record) -> None:
-        record.change(ranks=census(record.plan))
-        record.launcher(LauncherPhase.READY, ready=self.now)
+    def _prove_world(self, record: Record) -> None:
+        record.update(ranks=census(record.plan))
+        record.update_launcher(LauncherPhase.READY, ready=self.now)
         if record.job.census:
-            self.tell(record, "WorldProved", "MPI initialization completed")
-        self._later(record, _STEP_SECONDS, self._run)
+            self.add_event(record, "WorldProved", "MPI initialization completed")
+        self._call_later(record, _STEP_SECONDS, self._run)
 
     def _run(self, record: Record) -> None:
-        record.change(phase=Phase.RUNNING, running=self.now)
-        record.launcher(LauncherPhase.RUNNING, running=self.now)
-        self.tell(record, "Running", f"{record.plan.world} ranks are running")
-        self._measure(record)
+        record.update(phase=Phase.RUNNING, running=self.now)
+        record.update_launcher(LauncherPhase.RUNNING, running=self.now)
+        self.add_event(record, "Running", f"{record.plan.world} ranks are running")
+        self._add_samples(record)
         for seat in record.state.ranks:
-            part = record.parts[seat.rank]
+            part = record.runs[seat.rank]
             for offset, text in part.lines:
-                self._later(record, offset, _saying(self, seat.rank, seat.worker, text))
+                self._call_later(record, offset, _line_action(self, seat.rank, seat.worker, text))
             if part.ends is not None:
-                self._later(record, part.ends, _ending(self, seat.rank, seat.worker, part))
+                self._call_later(record, part.ends, _exit_action(self, seat.rank, seat.worker, part))
 
     # while it runs
 
-    def say(self, record: Record, rank: int, worker: int, text: str) -> None:
+    def add_line(self, record: Record, rank: int, worker: int, text: str) -> None:
         """Write down one line of a rank."""
         last = record.lines[-1].time if record.lines else 0
         stamp = max(int(self.now * 1e6) * 1000, last + 1)
@@ -187,21 +187,21 @@ class Engine:
 
     def end_rank(self, record: Record, rank: int, worker: int, code: int) -> None:
         """End one rank: the last good one ends the job well, the first bad one ends it for all."""
-        record.exit(rank, code)
+        record.set_exit_code(rank, code)
         if code:
-            self._broken(record, rank, worker, code)
+            self._fail_rank(record, rank, worker, code)
         elif all(seat.exit_code == 0 for seat in record.state.ranks):
             self.end(record, Phase.SUCCEEDED, "Succeeded", f"all {record.plan.world} ranks exited with 0", 0)
 
-    def _broken(self, record: Record, rank: int, worker: int, code: int) -> None:
+    def _fail_rank(self, record: Record, rank: int, worker: int, code: int) -> None:
         cause = f"worker {worker} failed: rank {rank} ended with exit code {code}"
         finding = Finding("WORKER_FAILED", cause, worker=worker, rank=rank)
         for seat in record.state.ranks:
             if seat.exit_code is None:
-                record.exit(seat.rank, _KILLED)
+                record.set_exit_code(seat.rank, _KILLED)
         self._fail(record, finding, f"1/{record.job.workers} workers failed", code)
 
-    def _too_late(self, record: Record) -> None:
+    def _exceed_deadline(self, record: Record) -> None:
         limit = record.job.deadline_seconds
         finding = Finding("DEADLINE_EXCEEDED", f"the job had not ended at its deadline of {limit:g} s")
         self._fail(record, finding, finding.message, _KILLED, again=False)
@@ -214,10 +214,10 @@ class Engine:
 
     def _retry(self, record: Record, attempt: int) -> None:
         delay = record.job.retry.delay_seconds(attempt)
-        record.rests_until = self.now + delay
+        record.delayed_until = self.now + delay
         text = f"attempt {attempt + 1} of {record.state.attempts_allowed} starts in {delay:g} s"
         record.attempts.append(record.state)
-        record.change(
+        record.update(
             phase=Phase.QUEUED,
             attempt=attempt + 1,
             reason="Retrying",
@@ -226,8 +226,8 @@ class Engine:
             launcher=None,
             launcher_exit_code=None,
         )
-        self.tell(record, "Retrying", text)
-        self._later(record, delay, self.enqueue)
+        self.add_event(record, "Retrying", text)
+        self._call_later(record, delay, self.enqueue)
 
     # ends
 
@@ -242,20 +242,25 @@ class Engine:
     ) -> None:
         """Stop everything that was due for a job, free what it held and say how it ended."""
         record.generation += 1
-        self._measure(record)
+        self._add_samples(record)
         fields = {"reason": reason, "message": message, "finished": self.now, "findings": findings}
         if record.state.phase is Phase.SUSPENDED:
             fields["released"] = record.state.finished
         fields["launcher"] = ended_launcher(record.state.launcher, phase, code, self.now)
-        record.change(
-            phase=phase, workers=self._ended(record, phase, findings), launcher_exit_code=code, **fields
+        record.update(
+            phase=phase,
+            workers=self._ended_workers(record, phase, findings),
+            launcher_exit_code=code,
+            **fields,
         )
-        self.tell(record, phase.value, findings[0].message if findings else message, findings)
+        self.add_event(record, phase.value, findings[0].message if findings else message, findings)
         if phase.final and record.job.ttl_seconds is not None:
-            self._later(record, record.job.ttl_seconds, self._expire)
+            self._call_later(record, record.job.ttl_seconds, self._expire)
         self.schedule()
 
-    def _ended(self, record: Record, phase: Phase, findings: tuple[Finding, ...]) -> tuple[WorkerState, ...]:
+    def _ended_workers(
+        self, record: Record, phase: Phase, findings: tuple[Finding, ...]
+    ) -> tuple[WorkerState, ...]:
         if not record.state.workers or phase is Phase.SUSPENDED:
             return ()
         blamed = {finding.worker: finding for finding in findings}
@@ -273,18 +278,18 @@ class Engine:
         attempt, allowed = record.state.attempt + begun, record.state.attempts_allowed + begun
         times = {"started": None, "finished": None}
         record.attempts += [record.state] if begun else []
-        record.change(attempt=attempt, attempts_allowed=allowed, launcher=None, workers=(), ranks=(), **times)
-        self.tell(record, "Resumed", f"queued again as attempt {record.state.attempt}")
+        record.update(attempt=attempt, attempts_allowed=allowed, launcher=None, workers=(), ranks=(), **times)
+        self.add_event(record, "Resumed", f"queued again as attempt {record.state.attempt}")
         self.enqueue(record)
 
     def scale(self, record: Record, workers: int) -> None:
         """Let an elastic job go on with another number of workers."""
-        before, record.plan = record.job.workers, planning.scaled(record.plan, workers)
+        before, record.plan = record.job.workers, planning.scale_plan(record.plan, workers)
         there = workers_in(record.plan, record.state.phase) if record.state.workers else ()
-        record.change(workers_wanted=workers, workers=there)
-        self.tell(record, "Scaled", f"scaled from {before} to {workers} workers")
+        record.update(workers_wanted=workers, workers=there)
+        self.add_event(record, "Scaled", f"scaled from {before} to {workers} workers")
 
-    def forget(self, record: Record) -> None:
+    def remove(self, record: Record) -> None:
         """Remove a job, whatever it was doing, and let the next ones start."""
         record.generation += 1
         del self.records[record.state.ref.uid]
@@ -294,9 +299,11 @@ class Engine:
         """Delete a job that has been kept for its `ttl_seconds`; one that is tried again goes on."""
         kept = self.now - (record.state.finished or self.now)
         if record.state.phase.final and kept >= (record.job.ttl_seconds or 0.0):
-            self.forget(record)
+            self.remove(record)
 
-    def tell(self, record: Record, reason: str, message: str, findings: tuple[Finding, ...] = ()) -> None:
+    def add_event(
+        self, record: Record, reason: str, message: str, findings: tuple[Finding, ...] = ()
+    ) -> None:
         """Write down one event."""
         severity = Severity.ERROR if findings else Severity.NOTICE
         blamed = findings[0] if findings else None
@@ -313,7 +320,7 @@ class Engine:
             )
         )
 
-    def _measure(self, record: Record) -> None:
+    def _add_samples(self, record: Record) -> None:
         if record.state.phase is not Phase.RUNNING:
             return
         for planned in record.plan.workers:
@@ -326,9 +333,9 @@ def _same_name(ref: JobRef, plan: Plan) -> bool:
     return (ref.namespace, ref.name) == (plan.job.namespace, plan.job.name)
 
 
-def _saying(engine: Engine, rank: int, worker: int, text: str) -> Callable[[Record], None]:
-    return lambda record: engine.say(record, rank, worker, text)
+def _line_action(engine: Engine, rank: int, worker: int, text: str) -> Callable[[Record], None]:
+    return lambda record: engine.add_line(record, rank, worker, text)
 
 
-def _ending(engine: Engine, rank: int, worker: int, part: Part) -> Callable[[Record], None]:
+def _exit_action(engine: Engine, rank: int, worker: int, part: RankRun) -> Callable[[Record], None]:
     return lambda record: engine.end_rank(record, rank, worker, part.exit_code)

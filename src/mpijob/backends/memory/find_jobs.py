@@ -24,22 +24,22 @@ from mpijob.model.status.stacks import Means, RankStack
 Seen = dict[str, tuple[int, JobState]]
 
 
-def current(engine: Engine) -> list[Record]:
+def newest_of_each_name(engine: Engine) -> list[Record]:
     """Return the newest job of each name, newest first."""
     newest_of = {(r.state.ref.namespace, r.state.ref.name): r for r in engine.records.values()}
     return sorted(newest_of.values(), key=lambda record: -record.number)
 
 
-def listed(engine: Engine, *, runs: bool) -> list[Record]:
+def sorted_records(engine: Engine, *, runs: bool) -> list[Record]:
     """Return the newest job of each name, or every job, newest first."""
     if not runs:
-        return current(engine)
+        return newest_of_each_name(engine)
     return sorted(engine.records.values(), key=lambda record: -record.number)
 
 
 def newest(engine: Engine, ref: JobRef) -> Record | None:
     """Return the newest job of that name, if there is any."""
-    return next((record for record in current(engine) if _same_name(record.state.ref, ref)), None)
+    return next((record for record in newest_of_each_name(engine) if _same_name(record.state.ref, ref)), None)
 
 
 def dependencies(engine: Engine, job: MPIJob) -> tuple[Dependency, ...]:
@@ -59,7 +59,7 @@ def find(engine: Engine, ref: JobRef) -> Record:
     return found
 
 
-def everything(engine: Engine, ref: JobRef) -> list[Record]:
+def records_to_delete(engine: Engine, ref: JobRef) -> list[Record]:
     """Return what goes with a job: an earlier one goes alone, the newest takes the earlier ones along."""
     found = find(engine, ref)
     if found is not newest(engine, ref):
@@ -67,14 +67,14 @@ def everything(engine: Engine, ref: JobRef) -> list[Record]:
     return [record for record in engine.records.values() if _same_name(record.state.ref, ref)]
 
 
-def gone(engine: Engine, record: Record) -> bool:
+def is_deleted(engine: Engine, record: Record) -> bool:
     """Return whether the job was deleted."""
     return record.state.ref.uid not in engine.records
 
 
-def silent(engine: Engine, record: Record) -> bool:
+def is_log_complete(engine: Engine, record: Record) -> bool:
     """Return whether nothing more will be said: the job has ended, is suspended, or was deleted."""
-    return record.state.phase.final or record.state.phase is Phase.SUSPENDED or gone(engine, record)
+    return record.state.phase.final or record.state.phase is Phase.SUSPENDED or is_deleted(engine, record)
 
 
 def facts(engine: Engine, namespace: str) -> Facts:
@@ -85,17 +85,17 @@ def facts(engine: Engine, namespace: str) -> Facts:
     return Facts(
         place="memory",
         capacity=engine.capacity,
-        free=engine.capacity.minus(queue.held(records)),
-        quota=queue.usage(quota, records) if quota else None,
+        free=engine.capacity.minus(queue.held_amounts(records)),
+        quota=queue.with_usage(quota, records) if quota else None,
         taken_names=frozenset(state.ref.name for state in mine if not state.phase.final),
         waiting_jobs=len(queue.order(records)),
         families={"mpich": "simulated", "openmpi": "simulated", "intel": "simulated"},
     )
 
 
-def wait_of(engine: Engine, job: MPIJob) -> dict[str, Any]:
+def wait_fields(engine: Engine, job: MPIJob) -> dict[str, Any]:
     """Return when a job would start that is submitted now, as the fields of facts."""
-    found = queue.forecast_of(job, engine.records.values(), engine.capacity, engine.quotas, engine.now)
+    found = queue.forecast_new(job, engine.records.values(), engine.capacity, engine.quotas, engine.now)
     return {
         "wait_estimate_seconds": found.seconds,
         "wait_range_seconds": found.span,
@@ -105,7 +105,7 @@ def wait_of(engine: Engine, job: MPIJob) -> dict[str, Any]:
 
 def view(engine: Engine, record: Record) -> JobState:
     """Return the state as shown: a waiting job knows its place and what it waits for."""
-    if not record.waits or record.rests_until is not None:
+    if not record.is_queued or record.delayed_until is not None:
         return record.state
     if queue.is_throttled(record, engine.records.values()):
         text = admission.group_sentence(record.job)
@@ -119,10 +119,10 @@ def view(engine: Engine, record: Record) -> JobState:
     return msgspec.structs.replace(record.state.forecast(found), waiting_for=text, message=text)
 
 
-def news(engine: Engine, scope: Scope, seen: Seen) -> list[JobState]:
+def find_changes(engine: Engine, scope: Scope, seen: Seen) -> list[JobState]:
     """Return what a watcher has not seen yet, oldest job first; a deleted job is told once as Deleting."""
     fresh: list[JobState] = []
-    for record in reversed(current(engine)):
+    for record in reversed(newest_of_each_name(engine)):
         uid = record.state.ref.uid
         told = uid in seen and seen[uid][0] == record.version
         if not told and scope_filter.matches(record.state, scope):
@@ -133,7 +133,7 @@ def news(engine: Engine, scope: Scope, seen: Seen) -> list[JobState]:
     return fresh
 
 
-def asleep(record: Record, rank: RankState) -> RankStack:
+def sleeping_stack(record: Record, rank: RankState) -> RankStack:
     """Return the stack of a played rank."""
     program = (record.job.argv or ("",))[0]
     return RankStack(
@@ -141,7 +141,7 @@ def asleep(record: Record, rank: RankState) -> RankStack:
     )
 
 
-def profiled(engine: Engine, record: Record) -> tuple[RankProfile, ...]:
+def mpi_profiles(engine: Engine, record: Record) -> tuple[RankProfile, ...]:
     """Return a profile of each rank that was played: sums over all, and messages to the next rank."""
     state, world = record.state, record.plan.world
     if not record.job.profile_mpi or state.running is None:

@@ -9,14 +9,14 @@ from mpijob.formats.launch import hostfile
 from mpijob.model import Amounts, Facts, Family, MPIJob, Plan
 from mpijob.model.spec.dependencies import unmet
 
-_NOTHING = Facts(place="memory", capacity=Amounts(), free=Amounts())
+_NO_FACTS = Facts(place="memory", capacity=Amounts(), free=Amounts())
 
 
-def make(job: MPIJob, facts: Facts, uid: str) -> Plan:
+def create_plan(job: MPIJob, facts: Facts, uid: str) -> Plan:
     """Return what would be played for this job."""
     family = Family.MPICH if job.mpi is Family.AUTO else job.mpi
     workers = hostfile.place_ranks(
-        _mapped(job), [f"{job.name}-worker-{index}" for index in range(job.workers)]
+        _with_known_mapping(job), [f"{job.name}-worker-{index}" for index in range(job.workers)]
     )
     return Plan(
         job=job,
@@ -43,13 +43,13 @@ def make(job: MPIJob, facts: Facts, uid: str) -> Plan:
     )
 
 
-def scaled(plan: Plan, workers: int) -> Plan:
+def scale_plan(plan: Plan, workers: int) -> Plan:
     """Return the plan of an elastic job with another number of workers; its ranks are its own business."""
     job = plan.job.replace(workers=workers)
-    return msgspec.structs.replace(plan, job=job, workers=make(job, _NOTHING, plan.uid).workers)
+    return msgspec.structs.replace(plan, job=job, workers=create_plan(job, _NO_FACTS, plan.uid).workers)
 
 
-def _mapped(job: MPIJob) -> MPIJob:
+def _with_known_mapping(job: MPIJob) -> MPIJob:
     """Return the job with a mapping that can be played; every other one fills slot by slot here."""
     known = job.launch.map_by in ("", "slot", "node")
     return job if known else job.replace(launch=job.launch.replace(map_by=""))

@@ -20,7 +20,7 @@ from mpijob.observation.state import queue_wait
 
 def order(records: Iterable[Record]) -> list[Record]:
     """Return the jobs that wait for room, the next one first."""
-    waiting = [record for record in records if record.waits and record.rests_until is None]
+    waiting = [record for record in records if record.is_queued and record.delayed_until is None]
     return sorted(waiting, key=lambda record: (-record.state.priority, record.number))
 
 
@@ -34,17 +34,17 @@ def is_throttled(record: Record, others: Iterable[Record]) -> bool:
     )
 
 
-def next_up(records: Iterable[Record], capacity: Amounts, quotas: Mapping[str, Quota]) -> Record | None:
+def next_job(records: Iterable[Record], capacity: Amounts, quotas: Mapping[str, Quota]) -> Record | None:
     """Return the job that may start now, if there is one."""
     everyone = list(records)
-    free = capacity.minus(held(everyone))
+    free = capacity.minus(held_amounts(everyone))
     for record in order(everyone):
-        if _within(record, everyone, quotas) and not is_throttled(record, everyone):
+        if _is_within_quota(record, everyone, quotas) and not is_throttled(record, everyone):
             return record if needs(record.job).fits(free) else None
     return None
 
 
-def held(records: Iterable[Record], namespace: str | None = None) -> Amounts:
+def held_amounts(records: Iterable[Record], namespace: str | None = None) -> Amounts:
     """Return what the running jobs hold, in one namespace or in all."""
     total = Amounts()
     for record in records:
@@ -53,18 +53,18 @@ def held(records: Iterable[Record], namespace: str | None = None) -> Amounts:
     return total
 
 
-def usage(quota: Quota, records: Iterable[Record]) -> Quota:
+def with_usage(quota: Quota, records: Iterable[Record]) -> Quota:
     """Return the quota with what is used of it now."""
     mine = [record for record in records if record.state.ref.namespace == quota.namespace]
     running = sum(record.state.phase.active for record in mine)
-    return msgspec.structs.replace(quota, used=held(mine), jobs_running=running)
+    return msgspec.structs.replace(quota, used=held_amounts(mine), jobs_running=running)
 
 
-def _within(record: Record, others: list[Record], quotas: Mapping[str, Quota]) -> bool:
+def _is_within_quota(record: Record, others: list[Record], quotas: Mapping[str, Quota]) -> bool:
     quota = quotas.get(record.state.ref.namespace)
     if quota is None:
         return True
-    used = usage(quota, others)
+    used = with_usage(quota, others)
     wanted = used.used.plus(needs(record.job))
     limits = (
         (wanted.cores, quota.cores),
@@ -86,13 +86,13 @@ def forecasts(
     return {one.state.ref.uid: told for one, told in zip(waiting, found, strict=True)}
 
 
-def forecast_of(
+def forecast_new(
     job: MPIJob, records: Iterable[Record], capacity: Amounts, quotas: Mapping[str, Quota], now: float
 ) -> Forecast:
     """Return when a job would start that is submitted now."""
     queue = _queue([*records], capacity, quotas, now)
     new = queue_wait.Waiting(
-        needs=_amounts(needs(job)) | _counted(job, queue.private), priority=job.priority_number
+        needs=_amounts(needs(job)) | _job_count(job, queue.private), priority=job.priority_number
     )
     return queue_wait.last_forecast(msgspec.structs.replace(queue, waiting=(*queue.waiting, new)))
 
@@ -104,22 +104,24 @@ def _queue(
     private = frozenset(limits)
     running = [record for record in everyone if record.state.phase.active]
     busy = {name: sum(one.state.ref.namespace == name for one in running) for name in limits}
-    free = _amounts(capacity.minus(held(everyone))) | {name: limits[name] - busy[name] for name in limits}
+    free = _amounts(capacity.minus(held_amounts(everyone))) | {
+        name: limits[name] - busy[name] for name in limits
+    }
     return queue_wait.Queue(
         free=free,
         running=tuple(
             queue_wait.Running(
                 elapsed_seconds=max(0.0, now - (one.state.started or now)),
-                holds=_amounts(needs(one.job)) | _counted(one.job, private),
-                **_timed(one, everyone),
+                holds=_amounts(needs(one.job)) | _job_count(one.job, private),
+                **_run_times(one, everyone),
             )
             for one in running
         ),
         waiting=tuple(
             queue_wait.Waiting(
-                needs=_amounts(needs(one.job)) | _counted(one.job, private),
+                needs=_amounts(needs(one.job)) | _job_count(one.job, private),
                 priority=one.state.priority,
-                **_timed(one, everyone),
+                **_run_times(one, everyone),
             )
             for one in order(everyone)
         ),
@@ -131,11 +133,11 @@ def _amounts(amounts: Amounts) -> dict[str, float]:
     return {"cpu": amounts.cores, "memory": float(amounts.memory_bytes), "gpu": float(amounts.gpus)}
 
 
-def _counted(job: MPIJob, limited: frozenset[str]) -> dict[str, float]:
+def _job_count(job: MPIJob, limited: frozenset[str]) -> dict[str, float]:
     return {job.namespace: 1.0} if job.namespace in limited else {}
 
 
-def _timed(record: Record, others: Iterable[Record]) -> dict[str, Any]:
+def _run_times(record: Record, others: Iterable[Record]) -> dict[str, Any]:
     """Return how long a job's command ran before, and its deadline."""
     durations = tuple(
         one.state.finished - one.state.started

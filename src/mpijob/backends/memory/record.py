@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.backends.memory.shell_sim import Part
+from mpijob.backends.memory.shell_sim import RankRun
 from mpijob.model import (
     Event,
     Identity,
@@ -33,8 +33,8 @@ class Record:
     state: JobState
     generation: int = 0
     version: int = 0
-    rests_until: float | None = None
-    parts: dict[int, Part] = field(default_factory=dict)
+    delayed_until: float | None = None
+    runs: dict[int, RankRun] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     lines: list[LogLine] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
@@ -46,27 +46,27 @@ class Record:
         return self.plan.job
 
     @property
-    def waits(self) -> bool:
+    def is_queued(self) -> bool:
         """Whether it stands in the queue."""
         return self.state.phase is Phase.QUEUED
 
-    def change(self, **fields: Any) -> None:
+    def update(self, **fields: Any) -> None:
         """Replace fields of the state; whoever watches sees a new version."""
         self.state = msgspec.structs.replace(self.state, **fields)
         self.version += 1
 
-    def launcher(self, phase: LauncherPhase, **fields: Any) -> None:
+    def update_launcher(self, phase: LauncherPhase, **fields: Any) -> None:
         """Let the launcher come as far as this."""
         old = self.state.launcher or first_launcher(self.plan)
-        self.change(launcher=msgspec.structs.replace(old, phase=phase, **fields))
+        self.update(launcher=msgspec.structs.replace(old, phase=phase, **fields))
 
-    def exit(self, rank: int, code: int) -> None:
+    def set_exit_code(self, rank: int, code: int) -> None:
         """Note how one rank ended."""
         ranks = tuple(
             msgspec.structs.replace(item, exit_code=code) if item.rank == rank else item
             for item in self.state.ranks
         )
-        self.change(ranks=ranks)
+        self.update(ranks=ranks)
 
 
 def first_state(plan: Plan, who: Identity, now: float, run: int = 1) -> JobState:

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from mpijob.backends.memory import shell_sim
-from mpijob.backends.memory.shell_sim import Part
+from mpijob.backends.memory.shell_sim import RankRun
 from mpijob.errors import InvalidJob
 from mpijob.formats.launch import command_line
 from mpijob.model import MPIJob, Plan
@@ -37,7 +37,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     hangs: bool = False
     lines: tuple[str, ...] = ()
 
-    def part(self, env: Mapping[str, str], attempt: int) -> Part:
+    def rank_run(self, env: Mapping[str, str], attempt: int) -> RankRun:
         """Return what the rank with this environment does in this attempt."""
         names = {"rank": env["MPIJOB_RANK"], "world": env["MPIJOB_WORLD"], "worker": env["MPIJOB_WORKER"]}
         said = tuple((0.0, line.format(**names)) for line in self.lines)
@@ -46,7 +46,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         ends = None if self.hangs else self.seconds
         if self.exit_code and not hit and self.worker is not None:
             ends = self.seconds + 60.0  # the others would have gone on
-        return Part(lines=said, ends=ends, exit_code=self.exit_code if hit else 0)
+        return RankRun(lines=said, ends=ends, exit_code=self.exit_code if hit else 0)
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,10 +60,10 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
         for pattern, outcome in self.jobs.items():
             if fnmatchcase(job.name, pattern):
                 return outcome
-        return from_labels(job.labels) or self.default
+        return outcome_from_labels(job.labels) or self.default
 
 
-def from_labels(labels: Mapping[str, str]) -> Outcome | None:
+def outcome_from_labels(labels: Mapping[str, str]) -> Outcome | None:
     """Return the outcome written into labels: `succeeds`, `hangs`, `fails`, `fails-137-on-1`."""
     words, seconds = labels.get(OUTCOME_LABEL), labels.get(SECONDS_LABEL, "1")
     if words is None:
@@ -83,17 +83,17 @@ def from_labels(labels: Mapping[str, str]) -> Outcome | None:
     )
 
 
-def cast(plan: Plan, script: Script, attempt: int) -> dict[int, Part]:
+def rank_runs(plan: Plan, script: Script, attempt: int) -> dict[int, RankRun]:
     """Return what each rank of the plan will do in this attempt."""
     outcome = script.outcome(plan.job)
-    parts = {}
+    runs = {}
     for worker in plan.workers:
         for local, rank in enumerate(worker.ranks):
             env = rank_env(plan, worker.index, rank, local) | {"MPIJOB_ATTEMPT": str(attempt)}
-            parts[rank] = (
-                outcome.part(env, attempt) if outcome else shell_sim.perform(_argv(plan.job, rank), env)
+            runs[rank] = (
+                outcome.rank_run(env, attempt) if outcome else shell_sim.simulate(_argv(plan.job, rank), env)
             )
-    return parts
+    return runs
 
 
 def rank_env(plan: Plan, worker: int, rank: int, local: int) -> dict[str, str]:

@@ -19,7 +19,7 @@ _UNKNOWN_SECONDS = 1.0
 _SHORT_SECONDS = 0.1
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class RankRun(msgspec.Struct, frozen=True, kw_only=True):
     """What one rank does: lines with their time since the start, its end (None: never), its exit code."""
 
     lines: tuple[tuple[float, str], ...] = ()
@@ -27,7 +27,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int = 0
 
 
-def perform(argv: Sequence[str], env: Mapping[str, str]) -> Part:
+def simulate(argv: Sequence[str], env: Mapping[str, str]) -> RankRun:
     """Return what a rank with this command and environment would do."""
     if len(argv) >= 3 and argv[0] in _SHELLS and argv[1] in ("-c", "-ec"):
         return _Shell(env).run(argv[2])
@@ -43,14 +43,14 @@ class _Shell:
         self._clock = 0.0
         self._skipping = False
 
-    def run(self, text: str) -> Part:
+    def run(self, text: str) -> RankRun:
         """Read the statements one by one until one of them ends the program."""
         status = 0
         for statement in re.split(r"[;\n]", text):
             status, ended = self._statement(statement.strip())
             if ended:
                 break
-        return Part(lines=tuple(self._lines), ends=max(self._clock, _SHORT_SECONDS), exit_code=status)
+        return RankRun(lines=tuple(self._lines), ends=max(self._clock, _SHORT_SECONDS), exit_code=status)
 
     def _statement(self, text: str) -> tuple[int, bool]:
         if text == "fi":
@@ -59,7 +59,7 @@ class _Shell:
         text = text.removeprefix("then ").strip()
         if self._skipping or not text:
             return 0, False
-        words = shlex.split(self._filled(text), posix=True)
+        words = shlex.split(self._expand(text), posix=True)
         if words[:2] == ["if", "["]:
             self._skipping = words[2] != words[4]
             return 0, False
@@ -81,5 +81,5 @@ class _Shell:
                 self._clock += _UNKNOWN_SECONDS
         return 0, False
 
-    def _filled(self, text: str) -> str:
+    def _expand(self, text: str) -> str:
         return _VARIABLE.sub(lambda match: self._env.get(match[1] or match[2], ""), text)

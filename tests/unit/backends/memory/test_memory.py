@@ -8,7 +8,7 @@ import pytest
 
 from mpijob import Client, JobFailed, MPIJob, Phase
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.backends.memory.shell_sim import perform
+from mpijob.backends.memory.shell_sim import simulate
 from mpijob.errors import InvalidJob, QuotaExceeded
 from mpijob.model import Amounts, Identity, Program, Quota, Retry
 from mpijob.settings import Settings
@@ -147,5 +147,5 @@ def test_the_same_jobs_give_the_same_story_every_time() -> None:
 def test_small_shell_programs_are_understood(
     argv: tuple[str, ...], lines: list[str], seconds: float, code: int
 ) -> None:
-    part = perform(argv, {"R": "7"})
+    part = simulate(argv, {"R": "7"})
     assert ([text for _, text in part.lines], part.ends, part.exit_code) == (lines, seconds, code)
