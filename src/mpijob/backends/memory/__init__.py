@@ -1,7 +1,6 @@
-"""An engine that runs nothing: jobs play on a virtual timeline, so tests and demos need no MPI.
+"""An engine that runs nothing: jobs are simulated on a virtual clock, so that tests and demos need no MPI.
 
-It keeps the promises of `backends.protocol`, held to them by the same conformance suite as the engine
-that starts real processes (`backends.local`).
+It passes the same conformance suite (`tests/conformance`) as the engines that start processes.
 """
 
 from mpijob.backends.memory.backend import MemoryBackend

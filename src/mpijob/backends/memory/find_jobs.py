@@ -1,4 +1,4 @@
-"""Finding jobs among all that are kept, and showing them; the caller holds the backend's lock."""
+"""Find simulated jobs, and derive what is shown of them; the caller holds the backend's lock."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from mpijob.model.status.accounts import Account, AccountQuery
 from mpijob.model.status.mpi_profile import CallKind, MpiCall, MpiPeer, RankProfile
 from mpijob.model.status.stacks import Means, RankStack
 
-Seen = dict[str, tuple[int, JobState]]
+# By uid: the version that a watcher was sent last, and its state.
+KnownStates = dict[str, tuple[int, JobState]]
 
 
 def newest_of_each_name(engine: Engine) -> list[Record]:
     """Return the newest job of each name, newest first."""
-    newest_of = {(r.state.ref.namespace, r.state.ref.name): r for r in engine.records.values()}
+    # Records are in the order of submission: the last one of a name stays.
+    newest_of = {record.full_name: record for record in engine.records.values()}
     return sorted(newest_of.values(), key=lambda record: -record.number)
 
 
@@ -38,103 +40,100 @@ def sorted_records(engine: Engine, *, runs: bool) -> list[Record]:
 
 
 def newest(engine: Engine, ref: JobRef) -> Record | None:
-    """Return the newest job of that name, if there is any."""
-    return next((record for record in newest_of_each_name(engine) if _same_name(record.state.ref, ref)), None)
+    name = (ref.namespace, ref.name)
+    return next((record for record in newest_of_each_name(engine) if record.full_name == name), None)
 
 
 def dependencies(engine: Engine, job: MPIJob) -> tuple[Dependency, ...]:
-    """Return where the jobs stand that one waits for: the newest of each name."""
+    """Return the jobs that this one waits for, the newest of each name, with their states."""
     refs = [JobRef(job.namespace, name) for name in names(job.after)]
     found = ((ref, newest(engine, ref)) for ref in refs)
     return of_entries(job.after, ((ref, record.state if record else None) for ref, record in found))
 
 
 def find(engine: Engine, ref: JobRef) -> Record:
-    """Return the job of that uid, or without a uid the newest of that name; raise NotFound."""
-    found = engine.records.get(ref.uid) if ref.uid else newest(engine, ref)
-    if found is None or found.state.ref.namespace != ref.namespace:
+    """Return the job with this uid, or, without a uid, the newest with this name; raise NotFound."""
+    record = engine.records.get(ref.uid) if ref.uid else newest(engine, ref)
+    if record is None or record.full_name != (ref.namespace, ref.name or record.job.name):
         raise no_such_job(ref)
-    if ref.name and found.state.ref.name != ref.name:
-        raise no_such_job(ref)
-    return found
+    return record
 
 
 def records_to_delete(engine: Engine, ref: JobRef) -> list[Record]:
-    """Return what goes with a job: an earlier one goes alone, the newest takes the earlier ones along."""
+    """Return the jobs that are deleted with this one: with the newest of a name, all earlier ones."""
     found = find(engine, ref)
     if found is not newest(engine, ref):
         return [found]
-    return [record for record in engine.records.values() if _same_name(record.state.ref, ref)]
+    return [record for record in engine.records.values() if record.full_name == found.full_name]
 
 
 def is_deleted(engine: Engine, record: Record) -> bool:
-    """Return whether the job was deleted."""
     return record.state.ref.uid not in engine.records
 
 
 def is_log_complete(engine: Engine, record: Record) -> bool:
-    """Return whether nothing more will be said: the job has ended, is suspended, or was deleted."""
     return record.state.phase.final or record.state.phase is Phase.SUSPENDED or is_deleted(engine, record)
 
 
 def facts(engine: Engine, namespace: str) -> Facts:
-    """Return what the place says about itself, for jobs of one namespace."""
     records = list(engine.records.values())
     quota = engine.quotas.get(namespace)
-    mine = [record.state for record in records if record.state.ref.namespace == namespace]
+    mine = [record for record in records if record.job.namespace == namespace]
     return Facts(
         place="memory",
         capacity=engine.capacity,
         free=engine.capacity.minus(queue.held_amounts(records)),
         quota=queue.with_usage(quota, records) if quota else None,
-        taken_names=frozenset(state.ref.name for state in mine if not state.phase.final),
+        taken_names=frozenset(record.job.name for record in mine if not record.state.phase.final),
         waiting_jobs=len(queue.order(records)),
         families={"mpich": "simulated", "openmpi": "simulated", "intel": "simulated"},
     )
 
 
 def wait_fields(engine: Engine, job: MPIJob) -> dict[str, Any]:
-    """Return when a job would start that is submitted now, as the fields of facts."""
-    found = queue.forecast_new(job, engine.records.values(), engine.capacity, engine.quotas, engine.now)
+    """Return the fields of `Facts` that forecast the start of a job submitted now."""
+    forecast = queue.forecast_new(engine, job)
     return {
-        "wait_estimate_seconds": found.seconds,
-        "wait_range_seconds": found.span,
-        "wait_basis": found.basis,
+        "wait_estimate_seconds": forecast.seconds,
+        "wait_range_seconds": forecast.span,
+        "wait_basis": forecast.basis,
     }
 
 
 def view(engine: Engine, record: Record) -> JobState:
-    """Return the state as shown: a waiting job knows its place and what it waits for."""
+    """Return the state as shown: of a waiting job with its position, its forecast, and what it waits for."""
+    # A delayed job is not in the order of the queue; its message already says what it waits for.
     if not record.is_queued or record.delayed_until is not None:
         return record.state
     if queue.is_throttled(record, engine.records.values()):
         text = admission.group_sentence(record.job)
         return msgspec.structs.replace(record.state, waiting_for=text, message=text)
-    told = queue.forecasts(engine.records.values(), engine.capacity, engine.quotas, engine.now)
-    found = told[record.state.ref.uid]
-    known = msgspec.structs.replace(
-        facts(engine, record.state.ref.namespace), waiting_jobs=(found.position or 1) - 1
+    forecast = queue.forecasts(engine)[record.state.ref.uid]
+    job_facts = msgspec.structs.replace(
+        facts(engine, record.job.namespace), waiting_jobs=(forecast.position or 1) - 1
     )
-    text = admission.waiting_sentence(record.job, known)
-    return msgspec.structs.replace(record.state.forecast(found), waiting_for=text, message=text)
+    text = admission.waiting_sentence(record.job, job_facts)
+    return msgspec.structs.replace(record.state.forecast(forecast), waiting_for=text, message=text)
 
 
-def find_changes(engine: Engine, scope: Scope, seen: Seen) -> list[JobState]:
-    """Return what a watcher has not seen yet, oldest job first; a deleted job is told once as Deleting."""
-    fresh: list[JobState] = []
+def find_changes(engine: Engine, scope: Scope, known: KnownStates) -> list[JobState]:
+    """Return the states that differ from the known ones, the oldest job first, and update `known`.
+
+    A deleted job is returned once, as Deleting.
+    """
+    changes: list[JobState] = []
     for record in reversed(newest_of_each_name(engine)):
         uid = record.state.ref.uid
-        told = uid in seen and seen[uid][0] == record.version
-        if not told and scope_filter.matches(record.state, scope):
-            fresh.append(view(engine, record))
-            seen[uid] = (record.version, record.state)
-    for uid in [uid for uid in seen if uid not in engine.records]:
-        fresh.append(msgspec.structs.replace(seen.pop(uid)[1], phase=Phase.DELETING))
-    return fresh
+        is_known = uid in known and known[uid][0] == record.version
+        if not is_known and scope_filter.matches(record.state, scope):
+            changes.append(view(engine, record))
+            known[uid] = (record.version, record.state)
+    for uid in [uid for uid in known if uid not in engine.records]:
+        changes.append(msgspec.structs.replace(known.pop(uid)[1], phase=Phase.DELETING))
+    return changes
 
 
 def sleeping_stack(record: Record, rank: RankState) -> RankStack:
-    """Return the stack of a played rank."""
     program = (record.job.argv or ("",))[0]
     return RankStack(
         rank=rank.rank, worker=rank.worker, program=program, means=Means.PROC, state="S", threads=1
@@ -142,7 +141,7 @@ def sleeping_stack(record: Record, rank: RankState) -> RankStack:
 
 
 def mpi_profiles(engine: Engine, record: Record) -> tuple[RankProfile, ...]:
-    """Return a profile of each rank that was played: sums over all, and messages to the next rank."""
+    """Return an invented profile for each rank of a job that has started."""
     state, world = record.state, record.plan.world
     if not record.job.profile_mpi or state.running is None:
         return ()
@@ -153,25 +152,21 @@ def mpi_profiles(engine: Engine, record: Record) -> tuple[RankProfile, ...]:
     )
     return tuple(
         RankProfile(
-            rank=one.rank, world=world, worker=one.worker, started=state.running, seconds=seconds,
+            rank=rank.rank, world=world, worker=rank.worker, started=state.running, seconds=seconds,
             mpi_seconds=0.2 * seconds, calls=calls, ended=state.finished is not None, library="simulated",
-            peers=(MpiPeer((one.rank + 1) % world, 100 * 1000, 100, waited_seconds=0.05 * seconds),),
+            peers=(MpiPeer((rank.rank + 1) % world, 100 * 1000, 100, waited_seconds=0.05 * seconds),),
         )
-        for one in state.ranks
+        for rank in state.ranks
     )  # fmt: skip
 
 
-def _same_name(one: JobRef, other: JobRef) -> bool:
-    return (one.namespace, one.name) == (other.namespace, other.name)
-
-
 def accounts(engine: Engine, query: AccountQuery) -> tuple[Account, ...]:
-    """Return the accounts that are wanted, newest first."""
-    made = [
+    """Return the matching accounts, newest first, at most one more than the query's limit."""
+    all_accounts = [
         build.account(
             record.state, record.job, record.plan.needs, [*tally(record.samples).values()], now=engine.now
         )
         for record in engine.records.values()
     ]
-    wanted = [one for one in made if account_store.matches(one, query)]
-    return tuple(sorted(wanted, key=account_store.sort_key, reverse=True)[: query.limit + 1])
+    matching = [account for account in all_accounts if account_store.matches(account, query)]
+    return tuple(sorted(matching, key=account_store.sort_key, reverse=True)[: query.limit + 1])

@@ -1,4 +1,4 @@
-"""The plan of a simulated run: the same shape as a real one, nothing looked up anywhere."""
+"""The plan of a simulated job, in the form of a real one; nothing of this machine is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ _NO_FACTS = Facts(place="memory", capacity=Amounts(), free=Amounts())
 
 
 def create_plan(job: MPIJob, facts: Facts, uid: str) -> Plan:
-    """Return what would be played for this job."""
     family = Family.MPICH if job.mpi is Family.AUTO else job.mpi
     workers = hostfile.place_ranks(
         _with_known_mapping(job), [f"{job.name}-worker-{index}" for index in range(job.workers)]
@@ -44,12 +43,12 @@ def create_plan(job: MPIJob, facts: Facts, uid: str) -> Plan:
 
 
 def scale_plan(plan: Plan, workers: int) -> Plan:
-    """Return the plan of an elastic job with another number of workers; its ranks are its own business."""
+    """Return the plan of an elastic job with another number of workers and the same world."""
     job = plan.job.replace(workers=workers)
     return msgspec.structs.replace(plan, job=job, workers=create_plan(job, _NO_FACTS, plan.uid).workers)
 
 
 def _with_known_mapping(job: MPIJob) -> MPIJob:
-    """Return the job with a mapping that can be played; every other one fills slot by slot here."""
+    """Return the job with a mapping that `place_ranks` knows; ranks of any other are placed slot by slot."""
     known = job.launch.map_by in ("", "slot", "node")
     return job if known else job.replace(launch=job.launch.replace(map_by=""))

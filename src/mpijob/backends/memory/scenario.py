@@ -1,7 +1,7 @@
-"""How a simulated job behaves: what each rank says, when it ends and with which exit code.
+"""What the ranks of a simulated job do: the lines that they print, when they end and with which exit code.
 
-A `Script` given to the backend decides first, then the job's own labels, then the job's command as
-far as `shell_sim` understands it. Playing the result on the timeline is the business of `engine`.
+This is decided by the `Script` that was given to the backend, else by the job's labels, else by the job's command
+as far as `shell_sim` understands it. `engine` runs the result on the virtual clock.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _WORDS = re.compile(r"(succeeds|hangs|fails)(?:-([0-9]{1,3}))?(?:-on-([0-9]{1,4}
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """One behaviour: run so long, say these lines, end like this.
+    """What the ranks of a job do.
 
-    `worker` limits a failure to that worker's ranks, `attempts` to the first so many attempts.
-    `lines` may hold `{rank}`, `{world}` and `{worker}`.
+    `worker` limits a failure to that worker's ranks, `attempts` to that number of attempts from the first one.
+    `lines` are printed at the start; they may contain `{rank}`, `{world}` and `{worker}`.
     """
 
     seconds: float = 1.0
@@ -40,13 +40,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     def rank_run(self, env: Mapping[str, str], attempt: int) -> RankRun:
         """Return what the rank with this environment does in this attempt."""
         names = {"rank": env["MPIJOB_RANK"], "world": env["MPIJOB_WORLD"], "worker": env["MPIJOB_WORKER"]}
-        said = tuple((0.0, line.format(**names)) for line in self.lines)
-        hit = self.worker is None or str(self.worker) == env["MPIJOB_WORKER"]
-        hit = hit and (self.attempts is None or attempt <= self.attempts)
+        lines = tuple((0.0, line.format(**names)) for line in self.lines)
+        fails = self.worker is None or str(self.worker) == env["MPIJOB_WORKER"]
+        fails = fails and (self.attempts is None or attempt <= self.attempts)
         ends = None if self.hangs else self.seconds
-        if self.exit_code and not hit and self.worker is not None:
-            ends = self.seconds + 60.0  # the others would have gone on
-        return RankRun(lines=said, ends=ends, exit_code=self.exit_code if hit else 0)
+        # The other workers are still running when the failure ends the job.
+        if self.exit_code and not fails and self.worker is not None:
+            ends = self.seconds + 60.0
+        return RankRun(lines=lines, ends=ends, exit_code=self.exit_code if fails else 0)
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +57,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     default: Outcome | None = None
 
     def outcome(self, job: MPIJob) -> Outcome | None:
-        """Return the outcome decided for this job; None leaves it to the job's command."""
+        """Return the outcome of this job; None if its command decides."""
         for pattern, outcome in self.jobs.items():
             if fnmatchcase(job.name, pattern):
                 return outcome
@@ -64,7 +65,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outcome_from_labels(labels: Mapping[str, str]) -> Outcome | None:
-    """Return the outcome written into labels: `succeeds`, `hangs`, `fails`, `fails-137-on-1`."""
+    """Return the outcome that labels request: `succeeds`, `hangs`, `fails`, `fails-137-on-1`; raise InvalidJob."""
     words, seconds = labels.get(OUTCOME_LABEL), labels.get(SECONDS_LABEL, "1")
     if words is None:
         return None
@@ -84,33 +85,28 @@ def outcome_from_labels(labels: Mapping[str, str]) -> Outcome | None:
 
 
 def rank_runs(plan: Plan, script: Script, attempt: int) -> dict[int, RankRun]:
-    """Return what each rank of the plan will do in this attempt."""
     outcome = script.outcome(plan.job)
     runs = {}
     for worker in plan.workers:
         for local, rank in enumerate(worker.ranks):
-            env = rank_env(plan, worker.index, rank, local) | {"MPIJOB_ATTEMPT": str(attempt)}
+            env = {
+                **plan.env,
+                "MPIJOB_RANK": str(rank),
+                "MPIJOB_WORLD": str(plan.world),
+                "MPIJOB_WORKER": str(worker.index),
+                "MPIJOB_LOCAL_RANK": str(local),
+                command_line.GROUP: worker.group,
+                "MPIJOB_ATTEMPT": str(attempt),
+            }
             runs[rank] = (
                 outcome.rank_run(env, attempt) if outcome else shell_sim.simulate(_argv(plan.job, rank), env)
             )
     return runs
 
 
-def rank_env(plan: Plan, worker: int, rank: int, local: int) -> dict[str, str]:
-    """Return the environment of one rank."""
-    return {
-        **plan.env,
-        "MPIJOB_RANK": str(rank),
-        "MPIJOB_WORLD": str(plan.world),
-        "MPIJOB_WORKER": str(worker),
-        "MPIJOB_LOCAL_RANK": str(local),
-        command_line.GROUP: plan.workers[worker].group,
-    }
-
-
 def _argv(job: MPIJob, rank: int) -> tuple[str, ...]:
-    for part in job.programs:
-        if rank < part.ranks:
-            return (*part.command, *part.args)
-        rank -= part.ranks
+    for program in job.programs:
+        if rank < program.ranks:
+            return (*program.command, *program.args)
+        rank -= program.ranks
     return job.argv

@@ -1,4 +1,4 @@
-"""Recurring jobs of the twin in memory: kept, shown and fired by hand; nobody keeps the time."""
+"""The schedules of the engine in memory; no scheduler runs, so jobs start only when a caller triggers them."""
 
 from __future__ import annotations
 
@@ -13,39 +13,35 @@ from mpijob.model.spec.schedule import Recurrence
 
 
 class MemorySchedules:
-    """Schedules in a dictionary."""
+    """The port `protocol.Schedules` over a dictionary."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], Recurrence] = {}
-        self._one_at_a_time = threading.Lock()
+        self._recurrences: dict[tuple[str, str], Recurrence] = {}
+        self._lock = threading.Lock()
 
     def resolve(self, job: MPIJob, directory: Path) -> MPIJob:
-        """Return the job as it is: nothing goes along with a simulated one."""
         return job
 
     def lock(self) -> AbstractContextManager[Any]:
-        """Let nobody else change a schedule meanwhile."""
-        return self._one_at_a_time
+        return self._lock
 
     def put(self, recurrence: Recurrence) -> None:
-        """Keep a schedule, new or changed."""
-        self._kept[recurrence.schedule.namespace, recurrence.schedule.name] = recurrence
+        self._recurrences[recurrence.schedule.namespace, recurrence.schedule.name] = recurrence
 
     def get(self, namespace: str, name: str) -> Recurrence:
-        """Return one schedule; raise NotFound."""
         try:
-            return self._kept[namespace, name]
+            return self._recurrences[namespace, name]
         except KeyError:
             raise no_such_schedule(namespace, name) from None
 
     def all(self, namespace: str = "") -> tuple[Recurrence, ...]:
-        """Return the schedules of a namespace, or of all."""
-        return tuple(self._kept[key] for key in sorted(self._kept) if namespace in ("", key[0]))
+        return tuple(
+            recurrence for key, recurrence in sorted(self._recurrences.items()) if namespace in ("", key[0])
+        )
 
     def remove(self, namespace: str, name: str) -> None:
-        """Forget a schedule."""
         self.get(namespace, name)
-        del self._kept[namespace, name]
+        del self._recurrences[namespace, name]
 
     def ensure_scheduler(self) -> None:
-        """Nobody keeps the time of a simulation."""
+        """Do nothing: there is no scheduler."""

@@ -1,8 +1,7 @@
-"""A very small reader of shell one-liners, so that the same test job means the same thing here and for real.
+"""Simulate simple shell commands, so that one test job behaves the same in this engine and in real ones.
 
-It knows `sh -c` with `echo`, `printf`-free text, `sleep`, `exit`, `true`, `false` and
-`if [ "$VAR" = value ]; then …; fi`, plus these words as commands of their own. Everything else is a
-program that says nothing and succeeds after a second. Nothing is ever run.
+Supported are `echo`, `sleep`, `exit`, `true`, `false` and `if [ "$VAR" = value ]; then …; fi`, in `sh -c` or as the
+command itself. Any other program prints nothing and succeeds after a second. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -20,23 +19,21 @@ _SHORT_SECONDS = 0.1
 
 
 class RankRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank does: lines with their time since the start, its end (None: never), its exit code."""
+    """What one rank does; times are in seconds since its start."""
 
     lines: tuple[tuple[float, str], ...] = ()
+    # None: it hangs.
     ends: float | None = _SHORT_SECONDS
     exit_code: int = 0
 
 
 def simulate(argv: Sequence[str], env: Mapping[str, str]) -> RankRun:
-    """Return what a rank with this command and environment would do."""
     if len(argv) >= 3 and argv[0] in _SHELLS and argv[1] in ("-c", "-ec"):
         return _Shell(env).run(argv[2])
     return _Shell(env).run(shlex.join(argv))
 
 
 class _Shell:
-    """The state of one reading: what was said so far, and the time that passed."""
-
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
         self._lines: list[tuple[float, str]] = []
@@ -44,15 +41,15 @@ class _Shell:
         self._skipping = False
 
     def run(self, text: str) -> RankRun:
-        """Read the statements one by one until one of them ends the program."""
         status = 0
         for statement in re.split(r"[;\n]", text):
-            status, ended = self._statement(statement.strip())
-            if ended:
+            status, exits = self._statement(statement.strip())
+            if exits:
                 break
         return RankRun(lines=tuple(self._lines), ends=max(self._clock, _SHORT_SECONDS), exit_code=status)
 
     def _statement(self, text: str) -> tuple[int, bool]:
+        """Return the exit status, and whether the program ends with it."""
         if text == "fi":
             self._skipping = False
             return 0, False
@@ -72,6 +69,7 @@ class _Shell:
             case ["sleep", seconds]:
                 self._clock += float(seconds)
             case ["exit", code]:
+                # As the kernel does: an exit status has eight bits.
                 return int(code) & 0xFF, True
             case ["false"]:
                 return 1, False
