@@ -76,19 +76,19 @@ def test_where_little_is_said_nobody_waits_and_where_much_is_said_one_by_one_lin
     clock = Time()
     breath = OutputBatcher(lambda: clock.now, clock.wait)
 
-    def said(pulls: int, *, flows: bool = False, apart: float = 0.001) -> int:
+    def said(pulls: int, *, has_more: bool = False, apart: float = 0.001) -> int:
         """Return how often it waited while so many pipes spoke, one after the other."""
         before = clock.waited
         for _ in range(pulls):
             clock.now += apart
-            breath.record_read(flows=flows)
+            breath.record_read(has_more=has_more)
             breath.pause_if_busy()
         return clock.waited - before
 
     assert said(100, apart=0.01) == 0
     assert said(19) == 0, "it must last"
     assert said(100) > 80
-    assert said(100, flows=True) == 0, "a pipe that fills is not kept waiting"
+    assert said(100, has_more=True) == 0, "a pipe that fills is not kept waiting"
     clock.now += 10.0
     assert said(5) <= 1, "what was long ago does not count"
     before = clock.waited

@@ -1,7 +1,7 @@
-"""What a supervisor is to run: the plan made concrete for one attempt on this machine.
+"""The plan made concrete for one attempt: its directories, pipes, files, command lines and variables.
 
-An attempt has directories, pipes and logs of its own; its line and variables are the plan's. Secret
-values are not in the plan: they lie in a file of mode 0600 beside it until the job has ended, and no log holds them.
+A plan serves several attempts, so it has placeholders for what is the attempt's own. Values of secrets are not in the
+plan: they are in a file of mode 0600 beside it until the job has ended.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from mpijob.backends.local.storage.s3_staging import S3Staging
     from mpijob.backends.s3_volumes import Connection
 
-PRIVATE = Path("/dev/shm/mpijob")  # noqa: S108 - in the job's own mount namespace: memory that only it sees
+# In the job's own mount namespace, whose /dev/shm no other process sees; files in memory are created quickly.
+PRIVATE = Path("/dev/shm/mpijob")  # noqa: S108
 
 
 class AttemptSpec:
-    """One attempt's directories, lines and variables."""
+    """The directories, command lines and variables of one attempt; `prepare` creates what must exist."""
 
     def __init__(
         self,
@@ -53,10 +54,11 @@ class AttemptSpec:
         self.uid = uid
         self.attempt = attempt
         self.directory = home.attempt(uid, attempt)
-        self.isolation = Isolation(plan.isolation)  # how the attempt's processes are kept together
+        self.isolation = Isolation(plan.isolation)
         self.pipes = PRIVATE if self.isolation is Isolation.NAMESPACES else self.directory / "pipes"
         self.work = home.work(uid)
         self.logs = home.logs(uid, attempt)
+        # Now, before the job's namespaces are entered: inside, owners of directories cannot be told apart.
         self._parents = private_dirs.parents(home, os.environ)
         self._private: PrivateDirs | None = None
         self.cgroup = cgroups.attempt_cgroup(plan.cgroup, uid, attempt)
@@ -68,12 +70,13 @@ class AttemptSpec:
         self._s3_staging: S3Staging | None = None
 
     def disable_namespaces(self) -> None:
-        """Go on where the planned namespaces cannot be had now: /dev/shm is then everybody's, so no pipe is there."""
+        """Run without the planned namespaces, which this machine refuses now."""
+        # /dev/shm is shared with other users then.
         self.isolation = Isolation.GROUPS
         self.pipes = self.directory / "pipes"
 
     def refuse_without_namespaces(self) -> None:
-        """Raise for an attempt that would be another one without its namespaces."""
+        """Raise PermissionError if the attempt cannot run as planned without namespaces."""
         names = self.plan.nodes and self.plan.family is Family.OPENMPI and self.plan.job.workers > 1
         if self.plan.volumes or names:
             what = "volumes" if self.plan.volumes else "workers' names"
@@ -82,44 +85,42 @@ class AttemptSpec:
 
     @property
     def diagnosis_input(self) -> Attempt:
-        """What is known of the attempt for a diagnosis."""
-        from mpijob.backends.attempts.evidence import Attempt  # the rules are loaded only for a failure
+        # The rules are loaded only for a failure.
+        from mpijob.backends.attempts.evidence import Attempt
 
         rules, secrets = self.settings.rules, tuple(self.secrets.values())
         return Attempt(self.plan, self.attempt, self.logs, self.work, rules, secrets)
 
     @property
     def ranks_report(self) -> bool:
-        """Whether every rank reports to us (False when the command brings its own mpirun)."""
+        """Whether every rank starts through our wrapper; False where the command contains its own launcher."""
         return not self.plan.own_launcher
 
     @property
     def launch(self) -> tuple[str, ...]:
-        """The launcher's argv."""
         return tuple(map(self._in_run_dir, self.plan.launch))
 
     @property
     def census_launch(self) -> tuple[str, ...]:
-        """The argv that counts the ranks before a command that brings its own launcher."""
+        """The launch that counts the ranks before a command with its own launcher; () for none."""
         return tuple(map(self._in_run_dir, self.plan.census_launch))
 
     @property
     def steps(self) -> Path:
-        """The directory in which the steps of a script leave what they are."""
+        """The directory in which the steps of a script write their commands."""
         return Path(self.private.run.path) / "steps"
 
     @property
     def private(self) -> PrivateDirs:
-        """The directories outside the home that were made for this attempt."""
-        assert self._private is not None, "prepare() makes them"
+        """The directories outside the home; call `prepare` first."""
+        assert self._private is not None, "prepare() creates them"
         return self._private
 
     def _in_run_dir(self, word: str) -> str:
-        """Return a word of the plan with the run directory of this attempt in it."""
         return word.replace(private_dirs.placeholder(self.uid), self.private.run.path)
 
     def environ(self) -> dict[str, str]:
-        """The launcher's environment; MPI hands it on to every rank."""
+        """Return the launcher's environment, which MPI passes on to every rank."""
         job = self.plan.job
         return (
             {name: self._in_run_dir(value) for name, value in self.plan.env.items()}
@@ -140,14 +141,12 @@ class AttemptSpec:
 
     @property
     def profiles(self) -> Path:
-        """Where ranks count their MPI calls, one file each."""
+        """The directory of the counts of MPI calls, one file for each rank."""
         return self.directory / mpi_profiles.FOLDER
 
     def _profile_variables(self) -> dict[str, str]:
-        """How ranks come to count their MPI calls, those that are spawned too: whatever the job starts has the shim.
-
-        It stands behind libraries of the user's own, so that tools which stand before MPI go on to do so.
-        """
+        # By the environment, which processes of MPI_Comm_spawn inherit. Behind the user's own libraries: tools that
+        # intercept MPI calls must stay in front of MPI.
         shim = profiler.find_shim(self.home.root) if self.plan.job.profile_mpi else None
         if shim is None or not shim.exists():
             return {}
@@ -159,7 +158,7 @@ class AttemptSpec:
 
     @property
     def _output(self) -> Path:
-        """Where this attempt writes what is to be kept apart from other attempts."""
+        """The value of MPIJOB_OUTPUT: outputs that other attempts must not overwrite."""
         return self.work / artifacts.attempt_directory(self.attempt)
 
     @property
@@ -168,106 +167,111 @@ class AttemptSpec:
 
     @property
     def launcher_stdin(self) -> str:
-        """What the launcher reads; rank 0 reads its file itself, unless the command brings its own mpirun."""
+        # Rank 0's wrapper opens the file itself (`rank.sh`); there is none where the command has its own launcher.
         return os.devnull if self.ranks_report else self._stdin
 
     def _resolver_variables(self) -> dict[str, str]:
-        """Without a hosts file of our own, a name server is asked for workers' names: not for long."""
+        # Hydra looks up every worker's name, and waits five seconds for a name server that is not reachable.
         return {} if self.isolation is Isolation.NAMESPACES else {"RES_OPTIONS": "timeout:1 attempts:1"}
 
     def _script_gpus(self) -> dict[str, str]:
-        """A script counts the GPUs of the first worker, on which it would run."""
-        mine = self.worker_gpus(0) if self.plan.job.script else ()
-        return {"CUDA_VISIBLE_DEVICES": ",".join(mine)} if mine else {}
+        # Under Slurm a batch script runs on the first node, whose GPUs it sees.
+        gpus = self.worker_gpus(0) if self.plan.job.script else ()
+        return {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
 
     def workers(self) -> tuple[WorkerSpec, ...]:
-        """What each worker is told."""
         return tuple(self._worker(worker.index, worker.name) for worker in self.plan.workers)
 
     def _worker_variables(self, index: int, name: str) -> dict[str, str]:
-        """What the ranks of one worker are told beyond the launcher's environment."""
-        mine = self.worker_gpus(index)
+        gpus = self.worker_gpus(index)
         return {
             "MPIJOB_WORKER": str(index),
             "MPIJOB_WORKER_DIR": str(self.pipes / "workers" / name),
-            "CUDA_VISIBLE_DEVICES": ",".join(mine),
-            "MPIJOB_GPUS": ",".join(mine),
-            "MPIJOB_GPUS_PER_RANK": self._gpus_per_rank(index, mine),
+            "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+            "MPIJOB_GPUS": ",".join(gpus),
+            "MPIJOB_GPUS_PER_RANK": self._gpus_per_rank(index, gpus),
             **({command_line.GROUP: group} if (group := self.plan.workers[index].group) else {}),
         }
 
     def _worker(self, index: int, name: str) -> WorkerSpec:
         environ = self.environ() | self._worker_variables(index, name)
-        contained = self.isolation is Isolation.NAMESPACES
-        own_name = contained and self.plan.nodes
+        in_namespaces = self.isolation is Isolation.NAMESPACES
+        # Open MPI tells its daemons apart by host name.
+        own_name = in_namespaces and self.plan.nodes
         places = (str(self.directory), str(self.pipes), str(self.work))
         group = str(cgroups.worker_cgroup(self.cgroup, index)) if self.cgroup else ""
         return WorkerSpec(
-            index, name, *places, environ, self.private, contained, own_name, group, self.masked_values
+            index, name, *places, environ, self.private, in_namespaces, own_name, group, self.masked_values
         )
 
     def worker_gpus(self, index: int) -> tuple[str, ...]:
-        """The GPUs of one worker."""
+        """Return the GPUs of one worker, as CUDA_VISIBLE_DEVICES names them."""
         part = self.plan.job.part_of(index)
-        each = part.job.resources.gpu
+        count = part.job.resources.gpu
         before = sum(
-            one.job.workers * one.job.resources.gpu for one in self.plan.job.parts if one.first < part.first
+            other.job.workers * other.job.resources.gpu
+            for other in self.plan.job.parts
+            if other.first < part.first
         )
-        first = before + (index - part.first) * each
-        return self._gpus[first : first + each]
+        first = before + (index - part.first) * count
+        return self._gpus[first : first + count]
 
-    def _gpus_per_rank(self, index: int, mine: tuple[str, ...]) -> str:
+    def _gpus_per_rank(self, index: int, gpus: tuple[str, ...]) -> str:
         slots = self.plan.workers[index].slots
-        return str(len(mine) // slots) if mine and len(mine) % slots == 0 else ""
+        # Without an even division, each rank sees all GPUs of its worker.
+        return str(len(gpus) // slots) if gpus and len(gpus) % slots == 0 else ""
 
     def prepare_mounts(self) -> None:
-        """Inside the job's own mount namespace: its workers' names, its volumes at their places."""
+        """Mount hosts files and volumes; call it inside the job's own mount namespace."""
         self._write_hosts_files()
-        found = tuple(codec.convert(volume, volumes.Bind) for volume in self.plan.volumes)
-        volumes.mount_all(found, self.directory / "root")
+        binds = tuple(codec.convert(volume, volumes.Bind) for volume in self.plan.volumes)
+        volumes.mount_all(binds, self.directory / "root")
 
     def s3_staging(self) -> S3Staging | None:
-        """What is fetched and stored for the job's S3 volumes; None where it has none."""
-        if self._s3_staging is None and any(one.kind is VolumeKind.S3 for one in self.plan.job.volumes):
+        """Return the staging of the job's S3 volumes, None if it has none."""
+        if self._s3_staging is None and any(volume.kind is VolumeKind.S3 for volume in self.plan.job.volumes):
             from mpijob.backends.local.storage.s3_staging import S3Staging
 
             self._s3_staging = S3Staging(self.plan, self.connections())
         return self._s3_staging
 
     def connections(self) -> dict[str, Connection]:
-        """The data connections of the job's S3 volumes."""
         return read_connections(self.home, self.uid)
 
     def _write_hosts_files(self) -> None:
-        """Let the workers' names be found at once: a launcher that asks a name server for them may wait seconds.
-
-        A launcher for which workers are nodes reads addresses from a range that no machine has (240.0.0.0/4): nobody
-        connects to them, and it takes no worker for its own machine. Everybody else finds workers on loopback.
-        """
+        # A name server that is not reachable would delay the launcher by seconds. Where workers are nodes, the
+        # launcher must not take one for its own machine, or it starts the ranks without our agent: it reads addresses
+        # that no machine has (240.0.0.0/4), to which nothing connects. The ranks of a worker need an address at which
+        # they can listen, as PyTorch and JAX do at their own name (docs/decisions/0013).
         own = f"127.0.1.1 {machine.node_name()}"
-        inside = [f"127.0.0.1 {w.name}" for w in self.plan.workers]
-        apart = [f"240.0.{w.index // 250}.{w.index % 250 + 1} {w.name}" for w in self.plan.workers]
+        loopback = [f"127.0.0.1 {w.name}" for w in self.plan.workers]
+        unreachable = [f"240.0.{w.index // 250}.{w.index % 250 + 1} {w.name}" for w in self.plan.workers]
         self.pipes.mkdir(mode=0o700, parents=True, exist_ok=True)
         hosts = Path(HOSTS)
         before = hosts.read_text() if hosts.exists() else "127.0.0.1 localhost\n"
-        for name, those in (("hosts", apart if self.plan.nodes else inside), (WORKER_HOSTS, inside)):
+        for name, lines in (
+            ("hosts", unreachable if self.plan.nodes else loopback),
+            (WORKER_HOSTS, loopback),
+        ):
             file = self.pipes / name
-            file.write_text("\n".join([before.rstrip("\n"), own, *those, ""]))
+            file.write_text("\n".join([before.rstrip("\n"), own, *lines, ""]))
             file.chmod(0o644)
         if hosts.exists():
             syscalls.mount_bind(str(self.pipes / "hosts"), HOSTS)
 
     def prepare(self) -> None:
-        """Make the attempt's directories and pipes."""
+        """Create the attempt's directories, pipes, cgroups and files."""
         profiles = (self.profiles,) if self.plan.job.profile_mpi else ()
         for path in (self.work, self._output, self.logs, self.pipes / "ranks", *profiles):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._private = private_dirs.create(self.directory, self._parents)
+        # Held until this process ends, so that systemd-tmpfiles does not remove the directories of a long job.
         self._locks = self._private.lock()
         for worker in self.plan.workers:
             directory = self.pipes / "workers" / worker.name
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             _pipe(directory / "ask")
+            # Of the first request: `agent.sh` creates those of further ones.
             _pipe(directory / "answer.0")
         for rank in range(self.plan.world):
             _pipe(self.pipes / "ranks" / f"{rank}.out")
@@ -277,15 +281,16 @@ class AttemptSpec:
         _pipe(self.pipes / "report")
         _pipe(self.pipes / "gate")
         if self.cgroup:
-            for _, first, job in self.plan.job.parts:
-                those, each = range(first, first + job.workers), job.resources
-                cgroups.prepare(self.cgroup, those, each.memory_bytes, each.cores)
+            for part in self.plan.job.parts:
+                indices, resources = range(part.first, part.first + part.job.workers), part.job.resources
+                cgroups.prepare(self.cgroup, indices, resources.memory_bytes, resources.cores)
         run_dir = Path(self.private.run.path)
         (run_dir / "hostfile").write_text(self.plan.hostfile)
         if self.plan.job.elastic is not None:
-            found = run_dir / "discover_hosts.sh"
-            found.write_text(hostfile.discovery_script(self.plan.workers))
-            found.chmod(0o700)
+            script = run_dir / "discover_hosts.sh"
+            script.write_text(hostfile.discovery_script(self.plan.workers))
+            script.chmod(0o700)
+        # A short path without special characters: hydra does not quote its agent's path.
         (run_dir / "agent").symlink_to(self._agent)
         if self.plan.job.script:
             self.steps.mkdir(mode=0o700)
@@ -295,7 +300,8 @@ class AttemptSpec:
             (run_dir / "hosts").write_text(hostfile.slots(self.plan.workers))
 
     def _placement(self) -> str:
-        """Return what the wrapper of a rank reads where one daemon starts all: its worker, as a shell says it."""
+        """Return shell text by which `rank.sh` finds a rank's worker where one daemon starts all ranks."""
+        # Generated `case` branches: the wrapper is POSIX sh, and starts no other program for this.
         lines = ["case $rank in"]
         for worker in self.plan.workers:
             if worker.ranks:
@@ -314,25 +320,24 @@ class AttemptSpec:
         return "\n".join([*lines, "esac", ""])
 
     def _link_launchers(self, directory: Path) -> None:
-        """Let `mpirun` and `mpiexec` in the job mean the launcher of its MPI, whatever else is on the PATH.
-
-        Launchers that are no MPI's find the job's workers, and reach them by `ssh`, where workers are nodes.
-        """
+        """Write the scripts that stand first on the PATH: `mpirun`, `mpiexec`, other launchers, `ssh` and `pdsh`."""
         (directory / "bin").mkdir(mode=0o700)
         texts: dict[str, str] = {}
-        if self.plan.launcher:  # no links: hydra looks for its helpers where its own name is
+        # Scripts, not links: hydra looks for its helpers beside its own name.
+        if self.plan.launcher:
             text = f'#!/bin/sh\nexec {shlex.quote(self.plan.launcher)} "$@"\n'
             texts = dict.fromkeys(("bin/mpirun", "bin/mpiexec"), text)
         if self.plan.nodes:
-            reaching = {f"bin/{name}": batch_environment.text(path) for name, path in REMOTE_SHELLS.items()}
-            texts |= own_launchers.files() | reaching
+            shells = {f"bin/{name}": batch_environment.text(path) for name, path in REMOTE_SHELLS.items()}
+            texts |= own_launchers.files() | shells
         for name, text in texts.items():
             (directory / name).write_text(text)
             (directory / name).chmod(0o700)
 
 
 def _masked_values(secrets: dict[str, str]) -> tuple[str, ...]:
-    from mpijob.observation.redaction import masking  # most jobs have no secrets
+    # Most jobs have no secrets.
+    from mpijob.observation.redaction import masking
 
     return masking.spellings(secrets.values())
 

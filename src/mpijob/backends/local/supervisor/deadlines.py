@@ -1,6 +1,6 @@
-"""Everything about an attempt that time decides: what comes too late, and what says nothing.
+"""The time limits of an attempt: deadline, start timeout, silent workers, a launcher that does not end.
 
-It looks at the ledger and notes there what must end the attempt; ending it is the supervisor's work.
+A limit that was exceeded is noted in `AttemptState`; the supervisor ends the attempt.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from mpijob.model import Plan
 from mpijob.observation.state.attempt_state import AttemptState
 from mpijob.observation.state.phase import Reason
 
-SILENT_SECONDS = 3.0  # of a worker that somebody has stopped
-STARVED_SECONDS = 60.0  # of one that may only be waiting for a core, of which a busy machine has too few
+# Without a heartbeat, of a worker in state T (stopped).
+SILENT_SECONDS = 3.0
+# Of any other: on a machine with too few cores it may only be waiting for one.
+STARVED_SECONDS = 60.0
+# From the last rank's end: Open MPI's mpirun sometimes does not end after ranks that ended at once
+# (docs/decisions/0013).
 STUCK_SECONDS = 15.0
 
 
 class Deadlines:
-    """The clock of one attempt, which began when this was made."""
+    """The time limits of one attempt, which starts with the creation of this object."""
 
     def __init__(self, plan: Plan, attempt_state: AttemptState) -> None:
         self._job = plan.job
@@ -33,15 +37,13 @@ class Deadlines:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the attempt began."""
         return time.monotonic() - self.began
 
     def worker_is_alive(self, worker: int) -> None:
-        """A worker has shown that it is not stuck."""
         self._last_alive[worker] = time.monotonic()
 
     def check(self) -> None:
-        """Note what has come too late."""
+        """Note limits that were exceeded; call it regularly."""
         self._check_start()
         self._check_launcher()
         limit = self._job.deadline_seconds
@@ -49,17 +51,18 @@ class Deadlines:
             self._attempt.deadline_passed = True
 
     def warning_due(self) -> bool:
-        """Return once that the ranks must get their signal now, because the deadline is near."""
+        """Return True once, when the ranks must get the signal that announces the deadline."""
         limit, early = self._job.deadline_seconds, self._job.signal.seconds_before
         due = limit is not None and bool(early) and self.elapsed >= limit - early and not self.warned
         self.warned = self.warned or due
         return due
 
     def find_silent(self, workers: Mapping[int, int]) -> list[int]:
-        """Return the workers, of those with these pids, that are there and say nothing: as bad as being gone."""
+        """Return the workers (pid to index given) that exist but send no heartbeat, noted as lost."""
         now = time.monotonic()
+        # This process itself was stopped, or had no core: heartbeats of that time are not read yet.
         if now - self._last_check > SILENT_SECONDS:
-            self._last_alive = dict.fromkeys(self._last_alive, now)  # it was we who did not listen
+            self._last_alive = dict.fromkeys(self._last_alive, now)
         self._last_check = now
         quiet = [index for pid, index in workers.items() if self._is_silent(pid, index, now)]
         for index in quiet:
@@ -73,7 +76,6 @@ class Deadlines:
         return silence > STARVED_SECONDS or (silence > SILENT_SECONDS and process_tree.is_stopped(pid))
 
     def _check_start(self) -> None:
-        """A world that does not come up in time never will."""
         limit = self._job.gang_timeout_seconds
         if self.elapsed > limit and self._attempt.proved is None and self._attempt.launcher is None:
             ranks, ready = len(self._attempt.ranks), len(self._attempt.ready)
@@ -83,7 +85,6 @@ class Deadlines:
             )
 
     def _check_launcher(self) -> None:
-        """A launcher that stays when all its ranks have ended is stuck (seen with Open MPI)."""
         done = len(self._attempt.rank_exits) == self._world and self._attempt.launcher is None
         self._ranks_ended_at = (self._ranks_ended_at or time.monotonic()) if done else 0.0
         if done and time.monotonic() - self._ranks_ended_at > STUCK_SECONDS:

@@ -1,15 +1,15 @@
-"""Faults on demand, for tests and demonstrations: labels `fault.mpijob/…` on a job.
+"""Fault injection, for tests and demonstrations, by labels `fault.mpijob/…` of a job.
 
     fault.mpijob/kill-worker: "1_0.5"      kill worker 1 half a second after the start
-    fault.mpijob/stop-worker: "1_0.5"      stop it (SIGSTOP): it is there, and silent
+    fault.mpijob/stop-worker: "1_0.5"      stop it (SIGSTOP): it exists, but sends no heartbeat
     fault.mpijob/kill-rank, kill-daemon, kill-launcher: "N_T"
     fault.mpijob/refuse-start: "1"         worker 1 refuses the MPI daemon
     fault.mpijob/drop-name: "1"            worker 1's name is not found
     fault.mpijob/clock-back: "3600_0.5"    the clock that supervisor and workers read goes an hour back
     fault.mpijob/clock-forward: "3600_0.5"
 
-The faults strike real processes with real signals. Only the clock is not the machine's own, which is
-everybody's: the job's own processes are shown another one.
+Faults are real signals to real processes. Only the machine's clock is not changed: `time.time` of supervisor and
+workers is replaced.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VALUE = re.compile(r"([0-9]{1,6})(?:_([0-9]{1,6}(?:\.[0-9]{1,6})?))?")
 
 
 class Fault(NamedTuple):
-    """One fault: what, to which worker or rank, how long after the start."""
+    """One fault; `number` is a worker, a rank or seconds of the clock, `seconds` the time from the start."""
 
     kind: str
     number: int
@@ -38,7 +38,7 @@ class Fault(NamedTuple):
 
 
 def parse(labels: Mapping[str, str]) -> tuple[Fault, ...]:
-    """Return the faults that a job asks for; a label that cannot be read is ignored."""
+    """Return the faults in a job's labels; invalid ones are ignored."""
     found = []
     for key, value in labels.items():
         match = _VALUE.fullmatch(value)
@@ -48,7 +48,7 @@ def parse(labels: Mapping[str, str]) -> tuple[Fault, ...]:
 
 
 class Faults:
-    """The faults of one attempt; each strikes once, when its time has come and its target is there."""
+    """The faults of one attempt; each happens once, when its time has come and its target exists."""
 
     def __init__(self, labels: Mapping[str, str], began: float) -> None:
         self._began = began
@@ -58,7 +58,6 @@ class Faults:
                 _shift_clock(_CLOCKS[fault.kind] * fault.number, began + fault.seconds)
 
     def inject(self, workers: Mapping[int, int], attempt_state: AttemptState, spec: AttemptSpec) -> None:
-        """Let happen what is due."""
         for fault in list(self._waiting):
             due = time.monotonic() - self._began >= fault.seconds
             if due and _inject(fault, {index: pid for pid, index in workers.items()}, attempt_state, spec):
@@ -66,7 +65,7 @@ class Faults:
 
 
 def _shift_clock(seconds: int, at: float) -> None:
-    """Let `time.time` of this process, and of those that it forks, jump at a moment of the monotonic clock."""
+    """Shift `time.time` of this process and its forks from a monotonic time on."""
     true, true_ns = time.time, time.time_ns
     time.time = lambda: true() + (seconds if time.monotonic() >= at else 0)
     time.time_ns = lambda: true_ns() + (seconds * 1_000_000_000 if time.monotonic() >= at else 0)
@@ -97,7 +96,7 @@ def _inject(fault: Fault, workers: Mapping[int, int], attempt_state: AttemptStat
 
 
 def _kill_daemon(child: process_tree.Process, table: Mapping[int, process_tree.Process]) -> None:
-    """Kill a worker's MPI daemon; a shell that waits for it is not it."""
+    # The worker's child may be a shell that waits for the daemon.
     below = process_tree.descendants(child.pid, table) if child.name == "sh" else []
     process_tree.send_signal(next((p.pid for p in below if p.parent == child.pid), child.pid), signal.SIGKILL)
 

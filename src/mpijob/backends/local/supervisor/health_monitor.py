@@ -1,7 +1,7 @@
-"""The watchman of one attempt: what the supervisor sees of ranks, memory and disk while they run, judged.
+"""Samples of a running attempt (output, CPU, memory, disk space) for the warnings about its health.
 
-It looks seldom (some twenty times in the time after which something is worrying), reads a few numbers for each
-rank, and loads the rules only when that time has passed. What it finds is told by the supervisor's teller.
+The rules are in `observation.health`; `StatusWriter` stores the warnings. Sampling takes time that the ranks need, so
+it is rare: `SAMPLES` times in the period after which a condition is a warning.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TAIL_BYTES = 4096
 
 
 class HealthMonitor:
-    """Keeps what was seen of one attempt, as long as it matters."""
+    """The samples of one attempt; old ones are dropped."""
 
     def __init__(self, spec: AttemptSpec, attempt_state: AttemptState, retries: int) -> None:
         self._spec = spec
@@ -43,7 +43,7 @@ class HealthMonitor:
         self._free_space: deque[tuple[float, int, int]] = deque(maxlen=_MAX_SAMPLES)
 
     def is_due(self) -> bool:
-        """Return whether it is time to look; never where warnings are switched off, or before the ranks run."""
+        """Return whether a sample is due; never where warnings are switched off, or before the ranks run."""
         interval = max(0.25, self._warn_after / SAMPLES)
         return (
             self._warn_after > 0
@@ -52,7 +52,7 @@ class HealthMonitor:
         )
 
     def sample(self, now: float, used: Mapping[int, int], table: Mapping[int, process_tree.Process]) -> None:
-        """Note what each worker uses, what each rank computes and says, and what the disk has left."""
+        """Take a sample; `used` is the memory of each worker in bytes."""
         self._last_sample = time.monotonic()
         self._memory += ((now, worker, size) for worker, size in used.items())
         disk = shutil.disk_usage(self._spec.work)
@@ -60,12 +60,13 @@ class HealthMonitor:
         children = process_tree.by_parent(table)
         for rank, state in self._attempt.ranks.items():
             if rank not in self._attempt.rank_exits:
-                cpu = sum(one.cpu_seconds for one in process_tree.descendants_in(state.pid, children))
+                processes = process_tree.descendants_in(state.pid, children)
+                cpu = sum(process.cpu_seconds for process in processes)
                 self._cpu.setdefault(rank, deque(maxlen=_MAX_SAMPLES)).append((now, cpu))
                 self._read_output(now, rank)
 
     def _read_output(self, now: float, rank: int) -> None:
-        """Note that a rank has spoken since the last look, and the step that it is at."""
+        """Note whether a rank has written output since the last sample, and its training step."""
         path = self._spec.logs / f"rank-{rank}.log"
         try:
             size = os.stat(path).st_size
@@ -74,8 +75,8 @@ class HealthMonitor:
         if size == self._sizes.get(rank, 0):
             return
         self._sizes[rank] = size
-        first, _, beats = self._output.get(rank, (now, now, 0))
-        self._output[rank] = (first, now, beats + 1)
+        first, _, count = self._output.get(rank, (now, now, 0))
+        self._output[rank] = (first, now, count + 1)
         from mpijob.observation.health import health_sample
 
         with open(path, "rb") as file:
@@ -84,43 +85,44 @@ class HealthMonitor:
                 self._steps.append((now, rank, step))
 
     def find_warnings(self, state: JobState, now: float) -> tuple[Finding, ...]:
-        """Return the warnings that hold now."""
+        # Too early for any warning; so the rules need not be loaded.
         if now - (state.running or now) < self._warn_after / 2:
             return ()
         from mpijob.model import Sample
         from mpijob.observation.health import health_sample, warnings
 
-        seen = health_sample.HealthSample(
+        sample = health_sample.HealthSample(
             now=now,
             state=state,
             quiet_seconds=self._warn_after,
             samples=tuple(Sample(at, worker, 0.0, size, state.attempt) for at, worker, size in self._memory),
-            talks=tuple(health_sample.Traffic(rank, *talk) for rank, talk in self._output.items()),
+            talks=tuple(health_sample.Traffic(rank, *output) for rank, output in self._output.items()),
             steps=tuple(health_sample.Step(*step) for step in self._steps),
             loads=tuple(
                 health_sample.Load((rank,), self._attempt.ranks[rank].worker, cores)
                 for rank in self._cpu
                 if (cores := self._cores(rank, now - self._warn_after)) is not None
             ),
-            rooms=tuple(health_sample.FreeSpace(*room) for room in self._free_space),
+            rooms=tuple(health_sample.FreeSpace(*point) for point in self._free_space),
             ended=frozenset(self._attempt.rank_exits),
             was_busy=any(self._was_busy(points) for points in self._cpu.values()),
             retries=self._retries,
         )
-        return warnings.judge(seen)
+        return warnings.judge(sample)
 
     def _cores(self, rank: int, since: float) -> float | None:
-        """Return the cores that a rank kept busy since a moment; None while that is not known for the whole time."""
+        """Return how many cores a rank used since `since` on average; None if the samples do not tell."""
         points = self._cpu[rank]
         before = [point for point in points if point[0] <= since]
         if not before or points[-1][0] <= before[-1][0]:
             return None
         (start, used_then), (end, used_now) = before[-1], points[-1]
-        if used_now < used_then:  # a process of the rank has ended meanwhile and took its count along
+        # A process of the rank has ended; its CPU time is not in the sum any more.
+        if used_now < used_then:
             return None
         return (used_now - used_then) / (end - start)
 
     @staticmethod
     def _was_busy(points: Collection[tuple[float, float]]) -> bool:
-        """Whether a rank computed for a while, more than its start takes."""
+        # More CPU time than the start of Python and MPI takes.
         return bool(points) and max(cpu for _, cpu in points) > 5.0

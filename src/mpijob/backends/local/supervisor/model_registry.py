@@ -1,4 +1,7 @@
-"""Writing a job's model down in the model registry, by the engine when it has succeeded, or by hand later."""
+"""Registration of a local job's model: by the supervisor after success, or by the user later.
+
+The registry's API is in `backends.model_registry`.
+"""
 
 from __future__ import annotations
 
@@ -19,28 +22,30 @@ if TYPE_CHECKING:
 def entry(
     plan: Plan, work: Path, connections: dict[str, Connection], author: str, model: Model | None = None
 ) -> model_registry.RegistryEntry:
-    """Return what is written down about a job that ran here."""
-    wanted = model or plan.job.model
-    assert wanted is not None
-    job = plan.job.replace(model=wanted)
+    """Return the registry entry of the job's model, or of another `model` that the job wrote."""
+    model = model or plan.job.model
+    assert model is not None
+    job = plan.job.replace(model=model)
     binds = [codec.convert(volume, Bind) for volume in plan.volumes]
     directories = {bind.target.rstrip("/"): bind.source for bind in binds} | {"": str(work)}
-    buckets = {key: (one.endpoint, one.bucket, one.region, one.prefix) for key, one in connections.items()}
-    told = {"mpijob.job": job.name, "mpijob.namespace": job.namespace, "mpijob.uid": plan.uid}
-    told |= {"mpijob.ranks": str(plan.world)}
-    version = wanted.version or f"{job.name}-{plan.uid[:8]}"
-    where = model_registry.model_uri(job, buckets, directories)
-    return model_registry.RegistryEntry(wanted.name, version, where, wanted.format, author, told)
+    buckets = {
+        source: (connection.endpoint, connection.bucket, connection.region, connection.prefix)
+        for source, connection in connections.items()
+    }
+    properties = {"mpijob.job": job.name, "mpijob.namespace": job.namespace, "mpijob.uid": plan.uid}
+    properties |= {"mpijob.ranks": str(plan.world)}
+    version = model.version or f"{job.name}-{plan.uid[:8]}"
+    uri = model_registry.model_uri(job, buckets, directories)
+    return model_registry.RegistryEntry(model.name, version, uri, model.format, author, properties)
 
 
-def register(what: model_registry.RegistryEntry, address: str, token_file: str) -> Registered:
-    """Write it down."""
-    return model_registry.Registry(address, model_registry.read_token(token_file)).register(what)
+def register(entry: model_registry.RegistryEntry, address: str, token_file: str) -> Registered:
+    return model_registry.Registry(address, model_registry.read_token(token_file)).register(entry)
 
 
-def register_or_finding(what: model_registry.RegistryEntry, address: str, token_file: str) -> str | Finding:
-    """Return what was written down, or the finding that it could not be: the job has succeeded all the same."""
+def register_or_finding(entry: model_registry.RegistryEntry, address: str, token_file: str) -> str | Finding:
+    """Return a sentence about the registered model, or a warning; the job's success does not depend on it."""
     try:
-        return model_registry.format_registered(register(what, address, token_file))
+        return model_registry.format_registered(register(entry, address, token_file))
     except MpiJobError as error:
         return model_registry.registration_failed(error)

@@ -1,7 +1,7 @@
-"""What each worker sends and receives: the kernel's own counters of the TCP connections that its processes hold.
+"""Network traffic of each worker, from the kernel's byte counters of its TCP connections (sock_diag(7)).
 
-All workers of a machine share its network, so an interface's counters tell nothing of one of them. The kernel is asked
-for every connection (sock_diag), and /proc says whose they are. What goes through shared memory is no traffic.
+Workers of one machine share its interfaces, whose counters do not tell them apart. Messages through shared memory are
+no traffic.
 """
 
 from __future__ import annotations
@@ -11,19 +11,24 @@ import os
 import socket
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _SOCK_DIAG, _BY_FAMILY, _DONE, _ERROR = 4, 20, 3, 2
-_DUMP = 0x301  # a request for all of them
+# NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH
+_DUMP = 0x301
 _TCP, _INFO, _ALL_STATES = 6, 2, 0xFFFFFFFF
 _HEADER = struct.Struct("=IHHII")
-_MESSAGE_BYTES = 72  # bytes of inet_diag_msg; its inode is the last field
-_ACKED_OFFSET = 120  # bytes into tcp_info: bytes_acked, bytes_received
-_MAX_PROCESSES = 500  # beyond, looking through their files would cost more than the number is worth
+# The size of `struct inet_diag_msg`, whose last field is the inode.
+_MESSAGE_BYTES = 72
+# Of `tcpi_bytes_acked` in `struct tcp_info`; `tcpi_bytes_received` follows. Both are there since Linux 4.1.
+_ACKED_OFFSET = 120
+# With more, listing their open files costs too much time.
+_MAX_PROCESSES = 500
 
 
 class Traffic:
-    """Remembers how far each connection was, and tells what was added; it takes a hundredth of the time at most."""
+    """Computes rates from the counters of connections; it uses one percent of a core at most."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -32,43 +37,48 @@ class Traffic:
         self._measured, self._next = clock(), 0.0
 
     def rates(self, workers: Mapping[int, Iterable[int]]) -> dict[int, float]:
-        """Return the bytes that each worker (index to pids) sends and receives a second."""
-        held = {index: [*pids] for index, pids in workers.items()}
-        begun = self._clock()
-        if begun < self._next or sum(map(len, held.values())) > _MAX_PROCESSES:
+        """Return the bytes a second that each worker (index to pids) sends and receives; {} where it is unknown.
+
+        Between two measurements, the rates of the last one.
+        """
+        pids_of = {index: [*pids] for index, pids in workers.items()}
+        start = self._clock()
+        if start < self._next or sum(map(len, pids_of.values())) > _MAX_PROCESSES:
             return self._rates
         try:
-            added = self._added(held)
+            added = self._added(pids_of)
+        # The kernel, or a sandbox, does not have sock_diag, and will not have it later.
         except (OSError, struct.error):
-            self._next = math.inf  # a kernel, or a sandbox, that does not tell
+            self._next = math.inf
             self._rates = {}
             return {}
-        seconds = max(begun - self._measured, 1e-3)
+        seconds = max(start - self._measured, 1e-3)
         self._rates = {index: size / seconds for index, size in added.items()}
-        self._measured, self._next = begun, begun + 100 * (self._clock() - begun)
+        # The more a measurement takes, the longer the pause.
+        self._measured, self._next = start, start + 100 * (self._clock() - start)
         return self._rates
 
-    def _added(self, held: Mapping[int, Iterable[int]]) -> dict[int, int]:
-        owners = {inode: index for index, pids in held.items() for pid in pids for inode in _sockets(pid)}
+    def _added(self, pids_of: Mapping[int, Iterable[int]]) -> dict[int, int]:
+        owners = {inode: index for index, pids in pids_of.items() for pid in pids for inode in _sockets(pid)}
         now = {inode: total for inode, total in connections() if inode in owners} if owners else {}
-        found: dict[int, int] = {}
+        added = Counter[int]()
         for inode, total in now.items():
-            added = total - self._known.get(inode, 0)
-            found[owners[inode]] = found.get(owners[inode], 0) + max(0, added)
+            # The inode of a closed socket may be used again, with a smaller counter.
+            added[owners[inode]] += max(0, total - self._known.get(inode, 0))
         self._known = now
-        return found
+        return added
 
 
 def _sockets(pid: int) -> Iterator[int]:
     """Yield the inodes of a process's sockets."""
-    place = f"/proc/{pid}/fd"
+    directory = f"/proc/{pid}/fd"
     try:
-        names = os.listdir(place)
+        names = os.listdir(directory)
     except OSError:
         return
     for name in names:
         try:
-            target = os.readlink(f"{place}/{name}")
+            target = os.readlink(f"{directory}/{name}")
         except OSError:
             continue
         if target.startswith("socket:["):
@@ -76,18 +86,18 @@ def _sockets(pid: int) -> Iterator[int]:
 
 
 def connections() -> Iterator[tuple[int, int]]:
-    """Yield the inode of every TCP connection of this machine, and the bytes that went over it both ways."""
+    """Yield every TCP connection of this machine: its inode, and the bytes sent and received."""
     for family in (socket.AF_INET, socket.AF_INET6):
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as line:
-            line.settimeout(2.0)
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as netlink:
+            netlink.settimeout(2.0)
             body = struct.pack("=BBBBI48x", family, _TCP, 1 << (_INFO - 1), 0, _ALL_STATES)
-            line.send(_HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _DUMP, 1, 0) + body)
-            yield from _read_connections(line)
+            netlink.send(_HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _DUMP, 1, 0) + body)
+            yield from _read_connections(netlink)
 
 
-def _read_connections(line: socket.socket) -> Iterator[tuple[int, int]]:
+def _read_connections(netlink: socket.socket) -> Iterator[tuple[int, int]]:
     while True:
-        data = line.recv(1 << 18)
+        data = netlink.recv(1 << 18)
         at = 0
         while at + _HEADER.size <= len(data):
             length, kind, *_ = _HEADER.unpack_from(data, at)
@@ -96,6 +106,7 @@ def _read_connections(line: socket.socket) -> Iterator[tuple[int, int]]:
             if kind == _ERROR or length < _HEADER.size:
                 raise OSError("the kernel does not report its connections")
             yield from _parse_connection(data[at + _HEADER.size : at + length])
+            # Netlink aligns messages and attributes to four bytes.
             at += (length + 3) & ~3
 
 
@@ -104,6 +115,7 @@ def _parse_connection(message: bytes) -> Iterator[tuple[int, int]]:
     at = _MESSAGE_BYTES
     while at + 4 <= len(message):
         length, kind = struct.unpack_from("=HH", message, at)
+        # Older kernels have a shorter `tcp_info`, without the counters.
         if kind == _INFO and length - 4 >= _ACKED_OFFSET + 16:
             acked, received = struct.unpack_from("=QQ", message, at + 4 + _ACKED_OFFSET)
             yield inode, acked + received

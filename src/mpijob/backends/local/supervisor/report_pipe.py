@@ -1,8 +1,4 @@
-"""The attempt's report pipe: what workers, ranks' shims and the start agent tell the supervisor.
-
-A rank can write anything into the pipe, so only lines of a known form count; what they mean is the
-supervisor's business.
-"""
+"""The report pipe of an attempt: lines from workers, ranks' wrappers and the start agent to the supervisor."""
 
 from __future__ import annotations
 
@@ -11,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+# Ranks can write anything into the pipe, so other lines are dropped; the handlers rely on the numbers.
 _FORM = re.compile(
     rb"(?:alive|ready|unsafe) \d{1,6}|(?:daemon|done|bye|left|guest) \d{1,6} -?\d{1,9}"
     rb"|hello \d{1,6} \d{0,6}(?: \d{1,9}){3} [\w,.:-]*"
@@ -24,15 +21,17 @@ class Reports:
     """The reading end of the pipe."""
 
     def __init__(self, path: Path) -> None:
+        # O_RDWR: with a writer of our own, the pipe does not end between two writers.
         self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._rest = bytearray()
 
     def read(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield each report that has come, as its verb and its words."""
+        """Yield the reports in the pipe, each as its verb and the words after it."""
         try:
             self._rest += os.read(self.fd, 65536)
+        # The pipe was read by `Supervisor._rank_gone` after the event loop saw it readable.
         except BlockingIOError:
-            return  # read already, for a rank that had gone
+            return
         while b"\n" in self._rest:
             line, _, self._rest = self._rest.partition(b"\n")
             if _FORM.fullmatch(line):

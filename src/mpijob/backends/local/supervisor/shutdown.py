@@ -1,4 +1,4 @@
-"""Ending what one attempt has started: with its signal, then for good. When it is time is the supervisor's decision."""
+"""Signals to the processes of one attempt, for its end; `supervisor` decides when."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpijob.observation.state.attempt_state import AttemptState
 def signal_ranks(
     spec: AttemptSpec, workers: Iterable[int], attempt_state: AttemptState, *, warned: bool = False
 ) -> None:
-    """Send the job's own signal to the ranks' programs; at the deadline, those that were warned by it get SIGTERM."""
+    """Send the ranks' programs the job's signal, or SIGTERM at the deadline if they got that as a warning."""
     last = warned and attempt_state.deadline_passed
     number = signal.SIGTERM if last else signal_number(spec.plan.job.signal.name)
     table = process_tree.table()
@@ -28,14 +28,14 @@ def _program_parents(
     attempt_state: AttemptState,
     table: Mapping[int, process_tree.Process],
 ) -> list[int]:
-    """Return what stands right above the ranks' programs: a signal to MPI's own helpers would end the world."""
+    # Signals go to descendants of these only: one to MPI's own daemons would make them end the whole world.
     if spec.ranks_report:
         return [state.pid for state in attempt_state.ranks.values()]
     return [process.pid for pid in workers for process in table.values() if process.parent == pid]
 
 
 def kill_ranks_and_launcher(workers: Iterable[int], attempt_state: AttemptState) -> None:
-    """All at once: MPI's own processes would only complain about each other's death."""
+    # At once, from one table: survivors would report that others have died.
     table = process_tree.table()
     launcher = attempt_state.launcher_pid if attempt_state.launcher is None else 0
     roots = (launcher, *workers) if launcher else tuple(workers)
@@ -45,7 +45,7 @@ def kill_ranks_and_launcher(workers: Iterable[int], attempt_state: AttemptState)
 
 
 def end_cgroups(spec: AttemptSpec, attempt_state: AttemptState) -> None:
-    """Where workers have cgroups: note what the kernel killed for memory, end what is left, remove them."""
+    """Note kills by the kernel's OOM killer, then kill what is left and remove the cgroups, if there are any."""
     if spec.cgroup is not None:
         for worker in spec.plan.workers:
             attempt_state.oom_kills[worker.index] = cgroups.oom_kills(
@@ -55,5 +55,5 @@ def end_cgroups(spec: AttemptSpec, attempt_state: AttemptState) -> None:
 
 
 def signal_number(name: str) -> int:
-    """Return the number of a signal named with or without SIG."""
+    """Return the number of a signal, whose name may begin with SIG or not."""
     return int(signal.Signals["SIG" + name.upper().removeprefix("SIG")])

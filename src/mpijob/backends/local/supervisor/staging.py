@@ -1,9 +1,7 @@
-"""What is done for an attempt before its workers start and after all has ended: files of buckets, its model.
+"""Transfers before and after an attempt: S3 volumes (by `storage.s3_staging`), and the model's registration.
 
-`storage/s3_staging` moves the files.
-
-What cannot be fetched fails the attempt. What cannot be stored or registered afterwards is told, and changes nothing
-about how the attempt ended.
+A download that fails fails the attempt. An upload or a registration that fails is reported, and does not change how
+the attempt ended.
 """
 
 from __future__ import annotations
@@ -19,32 +17,32 @@ from mpijob.observation.state.phase import Reason
 
 
 class Staging:
-    """The errands of one attempt."""
+    """The transfers of one attempt."""
 
-    def __init__(self, spec: AttemptSpec, attempt_state: AttemptState, teller: StatusWriter) -> None:
+    def __init__(self, spec: AttemptSpec, attempt_state: AttemptState, status: StatusWriter) -> None:
         self._spec = spec
         self._attempt = attempt_state
-        self._status = teller
+        self._status = status
 
-    def fetch(self, pulse: Callable[[], None]) -> None:
-        """Fetch what the job's S3 volumes hold; `pulse` is called before each file and may end it."""
+    def fetch(self, before_file: Callable[[], None]) -> None:
+        """Download the job's S3 volumes; `before_file` may raise an MpiJobError to end that."""
         s3_staging = self._spec.s3_staging()
         if s3_staging is None:
             return
         try:
-            for told in s3_staging.fetch(pulse):
-                self._status.add_event("DataFetched", told)
+            for message in s3_staging.fetch(before_file):
+                self._status.add_event("DataFetched", message)
         except MpiJobError as error:
             if not (self._attempt.cancelled or self._attempt.suspended):
                 text = f"the job's data could not be fetched: {error.message}"
                 self._attempt.stop(Reason.DATA_NOT_FETCHED, text)
 
     def store_and_register(self) -> None:
-        """Store what the job changed, however it ended; write its model down when it has succeeded."""
+        """Upload what the job changed, however it ended; register its model if it succeeded."""
         s3_staging = self._spec.s3_staging()
         if s3_staging is not None and self._attempt.proved is not None:
-            for told in s3_staging.store():
-                self._report("DataStored", told)
+            for result in s3_staging.store():
+                self._report("DataStored", result)
         if self._spec.plan.job.model is not None:
             self._register()
 
@@ -66,8 +64,8 @@ class Staging:
             ),
         )
 
-    def _report(self, reason: str, told: str | Finding) -> None:
-        if isinstance(told, str):
-            self._status.add_event(reason, told)
+    def _report(self, reason: str, result: str | Finding) -> None:
+        if isinstance(result, str):
+            self._status.add_event(reason, result)
         else:
-            self._status.add_finding(told)
+            self._status.add_finding(result)

@@ -1,7 +1,6 @@
-"""The supervisor's pen: what the ledger shows, derived and written into the store.
+"""The stored state, events and findings of one attempt, derived from its `AttemptState`.
 
-A store that cannot be written just now (a full disk) does not harm the job: what was to be told is
-kept and told with the next change.
+While the store cannot be written (a full disk), the job runs on, and events wait for the next write that succeeds.
 """
 
 from __future__ import annotations
@@ -46,23 +45,20 @@ class StatusWriter:
         self.state = state
 
     def phase_result(self, *, ended: bool = False) -> PhaseResult:
-        """Return where the attempt stands by all that is known."""
         return derive(self._attempt.observe(ended=ended, ranks_watched=self._spec.ranks_report))
 
     def failure(self) -> PhaseResult | None:
-        """Return the first failure known so far."""
+        """Return the first failure, None if there is none yet."""
         return failure(self._attempt.observe(ended=False, ranks_watched=self._spec.ranks_report))
 
     def event(self, reason: str, message: str, severity: Severity = Severity.NOTICE) -> Event:
-        """Return an event of this attempt, now."""
         return Event(self._clock.now(), reason, message, severity, self._spec.attempt)
 
     def add_event(self, reason: str, message: str) -> None:
-        """Tell that something has happened that changes no state."""
         self._write(self.event(reason, message))
 
     def set_warnings(self, findings: tuple[Finding, ...]) -> None:
-        """Tell what is worrying while the job runs: as an event once, in the state as long as it holds."""
+        """Store the present warnings in the state; each gets one event, when it appears first."""
         from mpijob.observation.health import warnings
 
         keys = [warnings.key(finding) for finding in findings]
@@ -78,17 +74,17 @@ class StatusWriter:
         self.update(*events)
 
     def update(self, *events: Event, standing: PhaseResult | None = None) -> None:
-        """Tell where the attempt stands now."""
+        """Store the present state, with events."""
         self._set_state(standing or self.phase_result())
         self._write(*events)
 
     def add_finding(self, finding: Finding) -> None:
-        """Tell what does not change how the attempt ended, and still matters."""
+        """Store a finding that does not change the phase, as an event now and in the last state."""
         self._findings_to_add.append(finding)
         self._write(self.event("Remark", finding.message, finding.severity))
 
     def finish(self) -> JobState:
-        """Tell how the attempt ended and, when it failed, why."""
+        """Store and return the last state; of a failed attempt with the findings of its diagnosis."""
         standing = self.phase_result(ended=True)
         failed = standing.phase is Phase.FAILED
         findings = (*(self._findings(standing) if failed else ()), *self._findings_to_add)
@@ -102,10 +98,8 @@ class StatusWriter:
         return self.state
 
     def _plan_other_mpi(self, cause: Finding) -> None:
-        """Let the job be started once more with the MPI that it was seen to load, where the choice is ours.
-
-        That costs none of the attempts that the spec allows; one that has printed something is not repeated.
-        """
+        """Plan another attempt with the MPI that the program loaded, if the user chose none."""
+        # An attempt that has printed something may have had effects outside, and is not repeated.
         plan = self._spec.plan
         wanted = next((fix.patch["mpi"] for fix in cause.fixes if "mpi" in fix.patch), "")
         if (
@@ -115,51 +109,53 @@ class StatusWriter:
             or self._has_printed()
         ):
             return
+        # Once for a job, which could otherwise alternate between two families without an end.
         if any(event.reason == OTHER_MPI for event in self._store.events(self.state.ref.uid)):
             return
-        from mpijob.backends.local.planning import planner  # rarely needed: start-up is a feature
+        # Rarely needed: it would delay the start of every job.
+        from mpijob.backends.local.planning import planner
 
-        seen = re.search(r"has loaded (/\S+?),? ", self._attempt.stopped_message)
+        library = re.search(r"has loaded (/\S+?),? ", self._attempt.stopped_message)
         try:
             other = planner.with_other_mpi(
-                plan, Family(wanted), seen[1] if seen else "", self._spec.settings, self._spec.home
+                plan, Family(wanted), library[1] if library else "", self._spec.settings, self._spec.home
             )
+        # This machine has no launcher of it.
         except Unsupported:
-            return  # this machine has no launcher of it
+            return
         self._store.replace_plan(self.state.ref.uid, other)
+        # It costs none of the attempts that the spec allows.
         self.state = msgspec.structs.replace(self.state, attempts_allowed=self.state.attempts_allowed + 1)
         text = f"{cause.message} It had printed nothing yet, so it is started once more with {other.mpi}."
         self._pending_events.append(self.event(OTHER_MPI, text, Severity.WARNING))
 
     def _has_printed(self) -> bool:
-        """Whether a rank has said something on its standard output."""
         heads = (path.read_bytes()[: 1 << 16] for path in self._spec.logs.glob("rank-*.log"))
         return any(b" stdout " in head for head in heads)
 
     def _findings(self, standing: PhaseResult) -> tuple[Finding, ...]:
-        from mpijob.backends.attempts.evidence import (
-            findings_for,  # the rules are loaded only for a failure
-        )
+        # The rules are loaded only for a failure.
+        from mpijob.backends.attempts.evidence import findings_for
 
         return findings_for(
             self._spec.diagnosis_input, self._attempt, standing, self.state.started, self._active_warnings()
         )
 
     def _active_warnings(self) -> tuple[Worry, ...]:
-        """Return what was still worrying when the attempt ended, with when it was told first."""
+        """Return the warnings that held when the attempt ended, each with the time of its first report."""
         from mpijob.diagnosis.evidence import Worry
         from mpijob.observation.health import warnings
 
         return tuple(
             Worry(
-                one.code,
-                one.message,
-                self._first_warned[warnings.key(one)],
-                one.worker,
-                one.rank,
-                one.confidence,
+                finding.code,
+                finding.message,
+                self._first_warned[warnings.key(finding)],
+                finding.worker,
+                finding.rank,
+                finding.confidence,
             )
-            for one in self._warnings
+            for finding in self._warnings
         )
 
     def _set_state(
@@ -175,7 +171,7 @@ class StatusWriter:
             launcher=self._launcher(standing.phase),
             workers=self._attempt.worker_states(standing.phase, self._spec.worker_gpus),
             ranks=self._attempt.rank_states(),
-            steps=tuple(one for _, one in sorted(self._attempt.steps.items())),
+            steps=tuple(step for _, step in sorted(self._attempt.steps.items())),
             running=self._clock.now() if running else self.state.running,
             finished=finished,
             findings=findings or (self._warnings if standing.phase is Phase.RUNNING else ()),
@@ -196,7 +192,7 @@ class StatusWriter:
         return True
 
     def _write_until_stored(self) -> None:
-        """The last word must be written: wait for room on the disk before giving up."""
+        # The last state must not be lost; on a full disk there may be space again in a moment.
         deadline = time.monotonic() + _RETRY_SECONDS
         while not self._write() and time.monotonic() < deadline:
             time.sleep(0.5)

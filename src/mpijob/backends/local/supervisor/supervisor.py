@@ -1,9 +1,8 @@
-"""The supervisor of one attempt of one job.
+"""The supervisor process of one attempt of one job; where namespaces are allowed it is PID 1 of the job.
 
-It starts the workers and the launcher, lets the ranks through the gate once the world is proved,
-keeps its own watch over every process (mpirun's exit code alone is never believed), ends everything
-when something has gone wrong, and writes the truth into the store as it changes. Where namespaces
-are allowed it is PID 1 of the job.
+It starts the workers and the launcher, opens the gate for the ranks when the world is proved, watches every process,
+ends all of them after a failure, and stores each change of the state. The facts it collects are in `AttemptState`;
+`observation.state.phase` derives the phase from them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from mpijob.backends.attempts.clock import Clock
@@ -35,13 +35,15 @@ from mpijob.backends.local.worker.event_loop import EventLoop
 from mpijob.backends.local.worker.isolation import Isolation
 from mpijob.backends.local.worker.world_proof import WorldProof
 from mpijob.errors import Conflict, UnsafePath
-from mpijob.model import Family, JobState, Phase
+from mpijob.model import Family, JobState, Phase, RankState
 from mpijob.model.spec.quantity import ranks_on
 from mpijob.observation.state.attempt_state import AttemptState
 from mpijob.observation.state.phase import Reason
 
-SETTLE_SECONDS = 0.25  # after the first failure: time for MPI's own last words
-LINGER_SECONDS = 5.0  # after the launcher's end: time for daemons and ranks to follow
+# From the first failure until everything is killed: MPI prints its own error message in this time.
+SETTLE_SECONDS = 0.25
+# From the launcher's end until daemons and ranks count as left behind.
+LINGER_SECONDS = 5.0
 TICK_SECONDS = 0.25
 _UNREACHED_REASONS = {"missing": "No such file or directory", "refused": "Connection refused"}
 
@@ -64,24 +66,25 @@ class Supervisor:
         self._step_proofs: dict[int, WorldProof] = {}
         self._census_runs = False
         self._mpi_ready = False
-        self._has_failed = False
+        self._is_decided = False
         self._released = False
         self._log: LogFile
         self._output: LogFile | StepOutput
-        self._pumps: dict[int, PipeReader] = {}
+        self._pipe_readers: dict[int, PipeReader] = {}
         limit = min(part.job.resources.memory_bytes for part in self._job.parts)
         self._meter = Meter(store, state.ref.uid, spec.attempt, limit, self._clock.now, spec.worker_gpus)
         self._deadlines = Deadlines(spec.plan, self._attempt)
         self._health_monitor = HealthMonitor(spec, self._attempt, _retries(store, state))
         self._faults = Faults(self._job.labels, self._deadlines.began)
-        self._has_request = True  # look once at the start: a wish may be older than we are
+        # A cancellation may be older than this process, which then missed its signal.
+        self._has_request = True
         self._grace: float | None = None
         self._node = node_name()
 
     def run(self, prepare: Callable[[], None] | None = None) -> JobState:
-        """Run the attempt to its end and return the last state; the store has it too.
+        """Run the attempt to its end and return the last state, which is also stored.
 
-        `prepare` is done first; what it cannot do is the attempt's own failure.
+        `prepare` is called first; an OSError in it fails the attempt.
         """
         syscalls.become_subreaper()
         process_tree.disable_core_dumps()
@@ -90,9 +93,8 @@ class Supervisor:
                 prepare()
             self._open()
             self._staging.fetch(self._end_if_requested)
-            self._deadlines = Deadlines(
-                self._spec.plan, self._attempt
-            )  # what is fetched takes none of the job's time
+            # Again: downloads do not count against the job's deadline.
+            self._deadlines = Deadlines(self._spec.plan, self._attempt)
             if not (self._attempt.stopped or self._attempt.cancelled or self._attempt.suspended):
                 self._start_workers()
         self._watch_until_over()
@@ -104,7 +106,7 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _stop_on_refusal(self) -> Iterator[None]:
-        """A start that this machine refuses ends the attempt with the reason."""
+        """Turn errors of this machine into a failure of the attempt."""
         try:
             yield
         except OSError as error:
@@ -114,13 +116,13 @@ class Supervisor:
             self._attempt.stop(Reason.START_REFUSED, error.message)
 
     def _end_if_requested(self) -> None:
-        """Leave what is fetched for the job when somebody wants it ended."""
         self._read_requests()
         if self._attempt.cancelled or self._attempt.suspended:
             raise Conflict("the job was stopped while its data was downloaded")
 
-    # -- beginning --------------------------------------------------------------------------------
+    # -- start ------------------------------------------------------------------------------------
     def _open(self) -> None:
+        # Jobs end by `mpijob cancel` only, not with a terminal or by a signal to the process group.
         ignored = dict.fromkeys((signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
         self._loop.handle_signals({signal.SIGUSR1: self._on_request, **ignored})
         self._spec.prepare()
@@ -132,6 +134,7 @@ class Supervisor:
             self._output = StepOutput(self._log, log_file, logs, self._spec.plan, current)
         self._reports = Reports(self._spec.pipes / "report")
         self._loop.watch(self._reports.fd, self._read_reports)
+        # O_RDWR: opening a FIFO for writing alone waits for (or, non-blocking, fails without) a reader.
         self._gate = os.open(self._spec.pipes / "gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def _start_workers(self) -> None:
@@ -147,20 +150,23 @@ class Supervisor:
         self._launch(self._spec.census_launch or self._spec.launch)
 
     def _launch(self, argv: tuple[str, ...]) -> None:
+        # mpirun executes the agent in there: another user must not have replaced it (docs/decisions/0046).
         self._spec.private.check()
         out, out_end = os.pipe2(os.O_CLOEXEC)
         err, err_end = os.pipe2(os.O_CLOEXEC)
         stdin = os.open(self._spec.launcher_stdin, os.O_RDONLY | os.O_CLOEXEC)
         pid = self._spawn(argv, (stdin, out_end, err_end))
         self._attempt.launcher_spawned(pid, counting=self._census_runs)
+        # The pipes end only when nobody has their writing ends open, this process included.
         for fd in (stdin, out_end, err_end):
             os.close(fd)
         for fd, stream in ((out, "stdout"), (err, "stderr")):
-            self._pumps[fd] = PipeReader(fd, self._output, stream)
-            self._loop.watch(fd, partial(self._pull, fd))
+            self._pipe_readers[fd] = PipeReader(fd, self._output, stream)
+            self._loop.watch(fd, partial(self._read_output, fd))
 
     def _spawn(self, argv: tuple[str, ...], fds: tuple[int, int, int]) -> int:
         environ, directory = self._spec.environ(), str(self._spec.work)
+        # Without copying this process's memory, which takes longer the more it has (docs/decisions/0014).
         if self._spec.isolation is Isolation.NAMESPACES:
             os.chdir(directory)
             return process_tree.spawn_without_fork(argv, environ, fds)
@@ -174,13 +180,13 @@ class Supervisor:
             self._run_once(max(0.0, pause))
             if over_at is None:
                 over_at = self._watch_until()
+            # Everything has ended by itself: there is nothing to wait for.
             elif self._attempt.quiet():
                 return
 
     def _run_once(self, seconds: float) -> None:
-        """Wait for something to happen, at most so long, and take note of it."""
-        pauses = [one.pause(time.monotonic()) for one in (self._proof, *self._step_proofs.values())]
-        self._listen(min([seconds, *(pause for pause in pauses if pause is not None)]))
+        pauses = [proof.pause(time.monotonic()) for proof in (self._proof, *self._step_proofs.values())]
+        self._handle_events(min([seconds, *(pause for pause in pauses if pause is not None)]))
         self._check_worlds()
         if self._proof.mpi_ready and not self._mpi_ready:
             self._mpi_ready = True
@@ -202,10 +208,12 @@ class Supervisor:
                 self._attempt.stop(Reason.WRONG_WORLD, f"step {number}: {wrong}")
 
     def _watch_until(self) -> float | None:
-        """Return when to stop watching, or None while all is well."""
+        """Return the monotonic time at which to stop watching, None while nothing has ended or failed."""
         attempt_state = self._attempt
         if attempt_state.cancelled or attempt_state.suspended:
             return time.monotonic()
+        # mpirun's exit code is not enough: Open MPI's was 0 in 4 of 4 runs whose daemon was killed, and MPICH's did
+        # not end at all. So every process counts.
         if self._status.failure():
             return time.monotonic() + (0 if attempt_state.stopped else SETTLE_SECONDS)
         if attempt_state.launcher is not None and not self._census_continues():
@@ -213,7 +221,7 @@ class Supervisor:
         return None
 
     def _census_continues(self) -> bool:
-        """Whether it was only the counting launch that ended, and the job itself comes next."""
+        """Whether the launcher that ended only counted ranks, and the job's own command follows."""
         return self._census_runs and (self._attempt.proved is not None or not self._attempt.quiet())
 
     def _read_reports(self) -> None:
@@ -232,7 +240,7 @@ class Supervisor:
             self._status.update()
 
     def _on_unsafe(self, _index: str) -> None:
-        """A worker found a private directory changed. A rank can say so too, so we look; a cleaner may remove one."""
+        # Checked again: a rank can write this line as well. A missing directory is no attack: cleaners of /tmp exist.
         with self._stop_on_refusal():
             self._spec.private.check(missing_ok=True)
 
@@ -247,6 +255,7 @@ class Supervisor:
         reached = self._attempt.hello(
             int(rank), int(size or 0), int(index), int(slot), int(pid), gpus, self._node
         )
+        # The wrapper reports its exit, unless it is killed: then the kernel's notice is all there is.
         if not self._loop.watch_exit(int(pid), lambda: self._rank_gone(int(rank))):
             self._rank_gone(int(rank))
         if self._attempt.take_census() and self._attempt.stopped is None:
@@ -255,7 +264,7 @@ class Supervisor:
             self._status.update()
 
     def _on_step(self, number: str, what: str, count: str = "") -> None:
-        """A launcher in the job's script has started or ended, or the script wants its job cancelled."""
+        """Handle the start or end of a launcher in the job's script, or the script's `scancel` of its own job."""
         if not self._job.script:
             return
         if what == "begin":
@@ -274,20 +283,18 @@ class Supervisor:
         self, step: str, rank: str, size: str, index: str, _slot: str, pid: str, _gpus: str = ""
     ) -> None:
         if self._attempt.step_hello(int(step), int(rank), int(size or 0), int(index or 0), int(pid)):
-            ranks = {one.rank: one.pid for one in self._attempt.step_ranks[int(step)].values()}
+            ranks = self._attempt.step_ranks[int(step)].values()
             proof = self._step_proofs[int(step)] = WorldProof(self._spec.plan, len(ranks))
-            environ, work = self._spec.environ(), str(self._spec.work)
-            if (fd := proof.watch(ranks, time.monotonic(), environ, work)) >= 0:
-                self._loop.watch(fd, partial(self._library_opened, proof, fd))
+            self._start_proof(proof, ranks)
 
     def _on_outside(self, step: str, rank: str, code: str) -> None:
         self._attempt.step_bye(int(step), int(rank), int(code))
 
     def _on_guest(self, index: str, pid: str) -> None:
-        """Somebody looks at the worker: what he uses is not the job's. Only a child of the worker is believed."""
-        seen = process_tree.read_process(int(pid))
-        if seen is not None and self._workers.get(seen.parent) == int(index):
-            self._meter.exec_pids.add(seen.pid)
+        # What an `mpijob exec` uses is not the job's. A rank could exempt itself by this line: hence the check.
+        process = process_tree.read_process(int(pid))
+        if process is not None and self._workers.get(process.parent) == int(index):
+            self._meter.exec_pids.add(process.pid)
 
     def _on_bye(self, rank: str, code: str) -> None:
         self._attempt.bye(int(rank), int(code))
@@ -296,17 +303,18 @@ class Supervisor:
         self._attempt.left(int(rank), int(code))
 
     def _on_unreached(self, worker: str, why: str) -> None:
-        """The agent cannot reach a worker; once the world is there, only somebody else would say so."""
+        # When the world is proved, all agents have done their work: the line comes from elsewhere.
         if self._attempt.proved is None or self._spec.plan.own_launcher:
             self._attempt.unreached.add(worker)
             self._log.write_line(f"mpijob-agent: cannot reach worker {worker}: {_UNREACHED_REASONS[why]}")
 
     def _rank_gone(self, rank: int) -> None:
-        self._read_reports()  # its last word, if it had one, is there by now
+        # Its report of the exit may be in the pipe already; it has the exit code, which the kernel's notice lacks.
+        self._read_reports()
         self._attempt.rank_vanished(rank)
 
     def _watch_programs(self) -> None:
-        """Watch the programs themselves too: a shim tells how one ended, but on a busy machine tells it late."""
+        # The wrapper reports a program's end, but late on a busy machine: MPI's abort may then look like the cause.
         for rank, state in self._attempt.ranks.items():
             if rank not in self._watched_programs and rank not in self._attempt.rank_exits:
                 for pid in process_tree.children(state.pid):
@@ -316,34 +324,39 @@ class Supervisor:
     def _open_gate(self) -> None:
         if self._job.census:
             os.write(self._gate, b"\n" * self._spec.plan.world)
+        # Nothing is known of how a custom launcher's library shows itself.
         if self._spec.ranks_report and self._spec.plan.family is not Family.CUSTOM:
-            ranks = {rank: one.pid for rank, one in self._attempt.ranks.items()}
-            environ, work = self._spec.environ(), str(self._spec.work)
-            if (fd := self._proof.watch(ranks, time.monotonic(), environ, work)) >= 0:
-                self._loop.watch(fd, partial(self._library_opened, self._proof, fd))
+            self._start_proof(self._proof, self._attempt.ranks.values())
         self._status.update(
             self._status.event("WorldProved", self._census_message()),
             self._status.event("Running", f"all ranks running after {self._deadlines.elapsed:.2f} s"),
         )
+
+    def _start_proof(self, proof: WorldProof, ranks: Iterable[RankState]) -> None:
+        pids = {rank.rank: rank.pid for rank in ranks}
+        fd = proof.watch(pids, time.monotonic(), self._spec.environ(), str(self._spec.work))
+        if fd >= 0:
+            self._loop.watch(fd, partial(self._library_opened, proof, fd))
 
     def _library_opened(self, proof: WorldProof, fd: int) -> None:
         if not proof.file_opened(fd, time.monotonic()):
             self._loop.unwatch(fd)
 
     def _census_message(self) -> str:
-        counts = [
-            len([r for r in self._attempt.ranks.values() if r.worker == w]) for w in range(self._job.workers)
-        ]
+        per_worker = Counter(rank.worker for rank in self._attempt.ranks.values())
+        counts = [per_worker[worker] for worker in range(self._job.workers)]
         return f"{ranks_on(len(self._attempt.ranks), self._job.workers)}, as planned: {counts}"
 
-    def _pull(self, fd: int) -> None:
-        self._pumps[fd].read_some()
-        if self._pumps[fd].ended:
-            del self._pumps[fd]
+    def _read_output(self, fd: int) -> None:
+        self._pipe_readers[fd].read_some()
+        if self._pipe_readers[fd].ended:
+            del self._pipe_readers[fd]
             self._loop.unwatch(fd)
 
-    def _listen(self, seconds: float) -> None:
-        """Wait for news, at most so long, and note it: what was killed comes before what followed from it."""
+    def _handle_events(self, seconds: float) -> None:
+        """Wait for events, at most so long, and handle them, causes before consequences."""
+        # Ranks report errors when a worker or the launcher was killed. So a kill is noted before their reports (in
+        # `ready`), which would count as the cause otherwise; a normal exit of the launcher after them.
         ready = self._loop.wait(seconds)
         self._attempt.now = self._clock.now()
         ended = process_tree.reap()
@@ -352,8 +365,8 @@ class Supervisor:
         launcher = ended.get(self._attempt.launcher_pid)
         if launcher is not None and launcher < 0:
             self._attempt.launcher_ended(launcher)
-        for act in ready:
-            act()
+        for callback in ready:
+            callback()
         if launcher is not None and launcher >= 0:
             self._attempt.launcher_ended(launcher)
         if self._census_runs and self._attempt.quiet() and self._attempt.proved and not self._attempt.ending:
@@ -362,7 +375,6 @@ class Supervisor:
             self._read_requests()
 
     def _launch_after_census(self) -> None:
-        """The counting launch went well: now the command that brings its own launcher."""
         if self._status.failure() is None:
             self._census_runs = False
             self._attempt.begin_after_census()
@@ -378,7 +390,9 @@ class Supervisor:
     def _read_requests(self) -> None:
         self._has_request = False
         row = self._store.find(self._status.state.ref)
-        if self._has_failed:  # it has failed: a wish to end it now ends only the look at it
+        # The attempt has succeeded or failed, and stays so: only the inspection of a failed one
+        # (`keep_on_failure_seconds`) can be ended.
+        if self._is_decided:
             self._released = row is None or bool(row.desired)
             return
         if row is None or row.desired in ("cancel", "delete"):
@@ -389,8 +403,9 @@ class Supervisor:
             self._grace = row.grace
 
     def _measure(self) -> None:
-        apart = () if self._spec.plan.nodes else self._attempt.ranks.values()
-        memory = self._meter.measure(self._workers, apart)
+        # Where workers are nodes, their ranks are their descendants; else all are below one daemon of the launcher.
+        ranks = () if self._spec.plan.nodes else self._attempt.ranks.values()
+        memory = self._meter.measure(self._workers, ranks)
         used = self._meter.launcher_memory(self._attempt.launcher_pid)
         self._attempt.launcher_peak_bytes = max(self._attempt.launcher_peak_bytes, used)
         if self._health_monitor.is_due():
@@ -411,8 +426,8 @@ class Supervisor:
         self._deadlines.check()
         if self._deadlines.warning_due():
             shutdown.signal_ranks(self._spec, self._workers, self._attempt)
-            wish = self._job.signal
-            text = f"{wish.name} sent to every rank, {wish.seconds_before:g} s before the deadline"
+            warning = self._job.signal
+            text = f"{warning.name} sent to every rank, {warning.seconds_before:g} s before the deadline"
             self._status.add_event("Signalled", text)
 
     # -- the end ----------------------------------------------------------------------------------
@@ -421,10 +436,11 @@ class Supervisor:
         gentle = attempt_state.cancelled or attempt_state.suspended or attempt_state.deadline_passed
         if gentle and attempt_state.ranks and attempt_state.launcher is None:
             self._end_gracefully()
-        self._has_failed = not gentle
+        self._is_decided = not gentle
         attempt_state.ending = True
         self._keep_for_inspection()
         shutdown.kill_ranks_and_launcher(self._workers, attempt_state)
+        # Workers are asked, not killed: they write what is left in the pipes of their ranks.
         for pid in self._workers:
             process_tree.send_signal(pid, signal.SIGTERM)
         self._wait_until(self._all_reaped, 3.0)
@@ -433,11 +449,11 @@ class Supervisor:
         self._drain()
 
     def _all_reaped(self) -> bool:
-        """Whether every worker has ended, and the launcher: what is reaped later has no exit code."""
+        # The launcher too: `kill_descendants` would reap it, and lose its exit code.
         return not self._workers and (not self._attempt.launcher_pid or self._attempt.launcher is not None)
 
     def _end_gracefully(self) -> None:
-        """Send the job's signal and give the ranks the grace time to write what they must keep."""
+        """Send the job's signal and wait for the grace time."""
         self._attempt.ending = True
         shutdown.signal_ranks(self._spec, self._workers, self._attempt, warned=self._deadlines.warned)
         grace = self._job.grace_seconds if self._grace is None else self._grace
@@ -455,11 +471,12 @@ class Supervisor:
     def _wait_until(self, reached: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while not reached() and time.monotonic() < deadline:
-            self._listen(min(0.05, max(0.0, deadline - time.monotonic())))
+            self._handle_events(min(0.05, max(0.0, deadline - time.monotonic())))
 
     def _drain(self) -> None:
-        for pump in self._pumps.values():
-            pump.drain()
+        for reader in self._pipe_readers.values():
+            reader.drain()
+        # The start may have failed before there was a log.
         if hasattr(self, "_log"):
             self._output.close()
         self._meter.flush()
@@ -469,7 +486,7 @@ class Supervisor:
 
 
 def _retries(store: Store, state: JobState) -> int:
-    """Return how often the job was tried again because it had failed; being resumed is no failure."""
+    # Not the number of the attempt: a resumed job starts a new one without a failure.
     if state.attempt == 1:
         return 0
     return sum(event.reason == "Retrying" for event in store.events(state.ref.uid, 0))

@@ -1,10 +1,7 @@
-"""A cgroup of its own for each worker, where a cgroup v2 directory was delegated to this user.
+"""A cgroup for each worker, below a cgroup v2 directory that was delegated to this user (setting `cgroup`).
 
-Then the kernel itself holds a worker to its memory and its cores, counts what it killed for memory,
-and ends everything below at once, also what left its session. Nothing is made unless the settings
-name the directory (`cgroup`) and allow it (`cgroups` is auto or on). Whether the directory can be used
-is found by trying: its controllers must be there, and this process may be moved into it only where the
-delegation covers both places. Elsewhere the rest of the engine does what it can: see `isolation`.
+The kernel then limits a worker's memory and cores, counts its OOM kills, and kills all its processes at once, also
+those that left its session. Without a delegated directory, `isolation` says what holds instead.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ _WORDS = ("off", "auto", "on")
 
 
 def choose_directory(settings: Settings) -> str:
-    """Return the directory in which jobs get groups, "" for none; raise Unsupported when it must be and cannot."""
+    """Return the directory for cgroups of jobs, "" for none; raise Unsupported if one is required and unusable."""
     if settings.cgroups not in _WORDS:
         raise InvalidJob(f"the setting cgroups is {settings.cgroups!r}; it can be {', '.join(_WORDS)}")
     if settings.cgroups == "off" or (settings.cgroups == "auto" and not settings.cgroup):
@@ -42,13 +39,15 @@ def choose_directory(settings: Settings) -> str:
 
 @functools.cache
 def _problem(directory: str) -> str:
-    """Return why a directory cannot be used, found by trying it in a child; "" when it can."""
+    """Return why a directory cannot be used, "" if it can."""
     try:
-        there = (Path(directory) / "cgroup.controllers").read_text().split()
+        controllers = (Path(directory) / "cgroup.controllers").read_text().split()
     except OSError as error:
         return f"{directory} is not a cgroup v2 directory ({error.strerror})"
-    if missing := set(CONTROLLERS) - set(there):
+    if missing := set(CONTROLLERS) - set(controllers):
         return f"{directory} has no {' and no '.join(sorted(missing))} controller"
+    # By trying, in a child that moves itself: the kernel allows a move only to a user who may also write to the
+    # common ancestor of both cgroups (cgroups(7)), so the directory's own permissions do not tell.
     pid = os.fork()
     if pid == 0:
         syscalls.exit_now(_probe(Path(directory) / f"mpijob-try-{os.getpid()}"))
@@ -67,17 +66,19 @@ def _probe(group: Path) -> int:
 
 
 def prepare(group: Path, workers: Iterable[int], memory_bytes: int, cores: float) -> None:
-    """Make a job's group, and in it one for each worker with its limits."""
+    """Create the cgroup of an attempt and those of its workers, with their limits."""
     _enable_controllers(group.parent)
     group.mkdir(mode=0o700, exist_ok=True)
     _enable_controllers(group)
     for index in workers:
-        place = worker_cgroup(group, index)
-        place.mkdir(mode=0o700, exist_ok=True)
-        (place / "memory.max").write_text(str(memory_bytes))
-        (place / "cpu.max").write_text(f"{round(cores * _PERIOD_MICROSECONDS)} {_PERIOD_MICROSECONDS}")
-        if (place / "memory.swap.max").exists():
-            (place / "memory.swap.max").write_text("0")  # the limit is one on memory, not on patience
+        worker = worker_cgroup(group, index)
+        worker.mkdir(mode=0o700, exist_ok=True)
+        (worker / "memory.max").write_text(str(memory_bytes))
+        (worker / "cpu.max").write_text(f"{round(cores * _PERIOD_MICROSECONDS)} {_PERIOD_MICROSECONDS}")
+        # Else a worker beyond its memory would swap, slowly, in place of being killed. Kernels without swap accounting
+        # do not have the file.
+        if (worker / "memory.swap.max").exists():
+            (worker / "memory.swap.max").write_text("0")
 
 
 def _enable_controllers(group: Path) -> None:
@@ -85,22 +86,22 @@ def _enable_controllers(group: Path) -> None:
 
 
 def attempt_cgroup(directory: str, uid: str, attempt: int) -> Path | None:
-    """Return the group of one attempt of a job, None where jobs have none."""
+    """Return the cgroup of an attempt, None where `directory` is ""."""
     return Path(directory) / f"mpijob-{uid}-{attempt}" if directory else None
 
 
 def worker_cgroup(group: Path, index: int) -> Path:
-    """Return the group of one worker."""
     return group / f"worker-{index}"
 
 
 def enter(group: Path) -> None:
-    """Move this process into a group; what it starts from now on is in it too."""
-    (group / "cgroup.procs").write_text("0")  # whoever writes is meant: right in every PID namespace
+    """Move this process, and with it all that it starts from now on, into a cgroup."""
+    # 0 is the writing process, whose pid differs between PID namespaces.
+    (group / "cgroup.procs").write_text("0")
 
 
 def oom_kills(group: Path) -> int:
-    """Return how many processes of a group the kernel has killed because its memory was used up."""
+    """Return how many processes of a cgroup the kernel killed at its memory limit, 0 if that is unknown."""
     try:
         lines = (group / "memory.events").read_text().splitlines()
     except OSError:
@@ -109,7 +110,7 @@ def oom_kills(group: Path) -> int:
 
 
 def kill_and_remove(group: Path, *, seconds: float = 2.0) -> bool:
-    """Kill everything in a job's group and remove it; return whether nothing of it is left."""
+    """Kill everything in an attempt's cgroup and remove it; return whether that succeeded in time."""
     if not group.is_dir():
         return True
     deadline = time.monotonic() + seconds
@@ -131,8 +132,9 @@ def _populated(group: Path) -> bool:
 
 def _remove(group: Path) -> bool:
     try:
-        for place in (*group.glob("worker-*"), group):
-            place.rmdir()  # its files go with it: they are the kernel's
+        # A cgroup's files belong to the kernel: it goes by `rmdir`, and cannot be emptied before.
+        for directory in (*group.glob("worker-*"), group):
+            directory.rmdir()
     except OSError:
         return False
     return True

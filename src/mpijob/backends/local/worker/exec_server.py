@@ -1,8 +1,7 @@
-"""Guests in a worker: a command with its own terminal, run beside the ranks for `mpijob exec`.
+"""Commands inside a worker, for `mpijob exec`: both sides of a worker's Unix socket.
 
-The caller connects to the worker's socket and hands over three descriptors (its own, or a
-pseudo-terminal's) and the command; the worker starts it among its own processes, with the worker's
-environment, and says how it ended. The socket lies in a directory that only its owner may enter.
+The client sends the command and three descriptors (its own, or a pseudo-terminal's); the worker starts the command
+with its own environment, and answers the exit status. Only the owner may enter the socket's directory.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _FDS = 3
 
 
 class ExecRequest(msgspec.Struct, frozen=True):
-    """What a guest wants to run."""
+    """A command, with variables in addition to the worker's; `terminal`: its descriptors are a terminal."""
 
     argv: tuple[str, ...]
     environ: dict[str, str] = {}
@@ -34,19 +33,18 @@ class ExecRequest(msgspec.Struct, frozen=True):
 
 
 def listen(path: Path) -> socket.socket:
-    """Return the worker's open door."""
     path.unlink(missing_ok=True)
-    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    with _short_path(path.parent) as place:
-        door.bind(f"{place}/{path.name}")
-    door.listen(8)
-    door.setblocking(False)
-    return door
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    with _short_path(path.parent) as directory:
+        listener.bind(f"{directory}/{path.name}")
+    listener.listen(8)
+    listener.setblocking(False)
+    return listener
 
 
 @contextlib.contextmanager
 def _short_path(directory: Path) -> Iterator[str]:
-    """Yield a short path to the directory: a socket's path may have 108 bytes."""
+    # The path of a Unix socket has 108 bytes at most (unix(7)); the engine's home may be deeper.
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{fd}"
@@ -55,51 +53,53 @@ def _short_path(directory: Path) -> Iterator[str]:
 
 
 class ExecSession:
-    """One visit, on the worker's side."""
+    """One command, on the worker's side."""
 
-    def __init__(self, line: socket.socket, call: ExecRequest, fds: tuple[int, int, int]) -> None:
-        self._line = line
-        self._call = call
+    def __init__(self, connection: socket.socket, request: ExecRequest, fds: tuple[int, int, int]) -> None:
+        self._connection = connection
+        self._request = request
         self._fds = fds
 
     @classmethod
-    def accept(cls, door: socket.socket) -> ExecSession | None:
-        """Return the visitor at the door, or None when it is not in order."""
-        line, _ = door.accept()
-        line.settimeout(2)
+    def accept(cls, listener: socket.socket) -> ExecSession | None:
+        """Return the next client's session, None if its request is invalid."""
+        connection, _ = listener.accept()
+        # The worker serves its ranks in the same thread.
+        connection.settimeout(2)
         try:
-            data, ancillary, _, _ = line.recvmsg(1 << 20, socket.CMSG_SPACE(_FDS * 4))
-            call = codec.decode(data, ExecRequest)
+            data, ancillary, _, _ = connection.recvmsg(1 << 20, socket.CMSG_SPACE(_FDS * 4))
+            request = codec.decode(data, ExecRequest)
         except (OSError, msgspec.DecodeError):
-            line.close()
+            connection.close()
             return None
         fds = array.array("i")
         for level, kind, payload in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 fds.frombytes(payload)
         if len(fds) != _FDS:
-            line.close()
+            connection.close()
             return None
-        return cls(line, call, (fds[0], fds[1], fds[2]))
+        return cls(connection, request, (fds[0], fds[1], fds[2]))
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """The variables that the guest brings along."""
-        return self._call.environ
+        return self._request.environ
 
     def start(self, environ: Mapping[str, str], directory: str) -> int:
-        """Start the guest's command and return its pid."""
-        prepare = _set_controlling_terminal if self._call.terminal else _keep_ptrace
-        pid = process_tree.spawn(self._call.argv, environ, directory, self._fds, prepare)
+        """Start the command and return its pid; the caller reaps it."""
+        prepare = _set_controlling_terminal if self._request.terminal else _keep_ptrace
+        pid = process_tree.spawn(self._request.argv, environ, directory, self._fds, prepare)
+        # A set: of a terminal, the client may send one descriptor three times.
         for fd in set(self._fds):
             os.close(fd)
         return pid
 
     def send_exit_status(self, code: int) -> None:
-        """Tell the caller how the command ended."""
+        """Answer the client and close the connection; a signal's negative code becomes 128 + n, as in a shell."""
+        # The client may be gone.
         with contextlib.suppress(OSError):
-            self._line.sendall(b"%d" % (code if code >= 0 else 128 - code))
-        self._line.close()
+            self._connection.sendall(b"%d" % (code if code >= 0 else 128 - code))
+        self._connection.close()
 
 
 def _set_controlling_terminal() -> None:
@@ -108,22 +108,22 @@ def _set_controlling_terminal() -> None:
 
 
 def _keep_ptrace() -> None:
-    """Let a guest attach a debugger to the ranks beside it: it is the same user's, in the same namespace."""
+    # So that py-spy and gdb can attach to ranks, which belong to the same user. Root can without this.
     if os.geteuid() != 0:
         syscalls.keep_ptrace()
 
 
-def connect(door: Path, call: ExecRequest, fds: tuple[int, int, int]) -> socket.socket:
-    """On the caller's side: hand the call over; the socket that comes back will say the exit status."""
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+def connect(path: Path, request: ExecRequest, fds: tuple[int, int, int]) -> socket.socket:
+    """On the client's side: send a request; the socket returned, which the caller closes, yields the exit status."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        with _short_path(door.parent) as place:
-            line.connect(f"{place}/{door.name}")
+        with _short_path(path.parent) as directory:
+            connection.connect(f"{directory}/{path.name}")
     except OSError as error:
-        line.close()
+        connection.close()
         raise BackendError(
-            f"worker {door.name.removeprefix('door-')} does not answer: {error.strerror}"
+            f"worker {path.name.removeprefix('door-')} does not answer: {error.strerror}"
         ) from error
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
-    line.sendmsg([msgspec.json.encode(call)], rights)
-    return line
+    connection.sendmsg([msgspec.json.encode(request)], rights)
+    return connection

@@ -1,9 +1,8 @@
-"""How a job's processes are kept together and apart, and what is guaranteed when we are killed.
+"""Isolation of a job's processes: Linux namespaces where they are allowed, else process groups.
 
-Best: the supervisor is PID 1 of a PID namespace of the job's own, so that its death ends every
-process of the job in the kernel. Where namespaces are forbidden (some distributions, containers),
-process groups, a subreaper and parent-death signals do what they can, and leftovers are swept by
-the next command. Which of the two holds is part of the plan.
+With namespaces, the supervisor is PID 1 of the job's PID namespace, so the kernel ends every process of the job with
+it. Where they are forbidden (some distributions, containers), a subreaper and parent-death signals end most processes,
+and `queue.recovery` the rest. The plan says which of the two a job gets.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from enum import StrEnum
 from mpijob.backends.local.worker import syscalls
 
 HOSTS = "/etc/hosts"
-WORKER_HOSTS = "hosts-of-workers"  # beside the attempt's pipes
+# The name of a file in the directory of the attempt's pipes.
+WORKER_HOSTS = "hosts-of-workers"
 
 
 class Isolation(StrEnum):
@@ -26,7 +26,7 @@ class Isolation(StrEnum):
 
     @property
     def guarantee(self) -> str:
-        """What holds when our own processes are killed, as told to users."""
+        """A sentence for users: what happens to the job's processes when the supervisor is killed."""
         if self is Isolation.NAMESPACES:
             return "the kernel ends every process of the job together with its supervisor (PID namespace)"
         return (
@@ -35,16 +35,16 @@ class Isolation(StrEnum):
         )
 
 
-def choose(wanted: str) -> Isolation:
-    """Return the isolation that a job gets here; `wanted` is the setting: auto, namespaces, process-groups."""
-    if wanted == Isolation.GROUPS.value:
+def choose(setting: str) -> Isolation:
+    """Return the isolation that jobs get on this machine, by the setting: auto, namespaces or process-groups."""
+    if setting == Isolation.GROUPS.value:
         return Isolation.GROUPS
     return Isolation.NAMESPACES if namespaces_allowed() else Isolation.GROUPS
 
 
 @functools.cache
 def namespaces_allowed() -> bool:
-    """Return whether this user may have the namespaces, by trying it in a child."""
+    # By trying, in a child: kernel settings, security modules and container runtimes each may forbid a part.
     pid = os.fork()
     if pid == 0:
         syscalls.exit_now(_probe())
@@ -56,6 +56,7 @@ def _probe() -> int:
         unshare_namespaces()
         pid = os.fork()
         if pid == 0:
+            # Where parts of /proc are masked, as in containers, `unshare` may work but not a new mount of /proc.
             try:
                 mount_private()
             except OSError:
@@ -67,32 +68,32 @@ def _probe() -> int:
 
 
 def unshare_namespaces() -> None:
-    """Leave the user's namespaces; the next fork is PID 1 of the job's own."""
+    """Enter new PID, mount and IPC namespaces; the next fork is PID 1."""
     flags = syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC
     if os.geteuid() == 0:
         try:
             syscalls.unshare(flags)
             return
+        # Root of a container without CAP_SYS_ADMIN: a user namespace may be allowed all the same.
         except PermissionError:
-            pass  # root in a container without the capability: a user namespace may still be allowed
+            pass
     uid, gid = os.geteuid(), os.getegid()
     syscalls.unshare(flags | syscalls.CLONE_NEWUSER)
     syscalls.map_same_user(uid, gid)
 
 
 def mount_private() -> None:
-    """As PID 1: a /proc and a /dev/shm of our own (what a killed job leaves there goes with it)."""
+    """Mount the namespace's own /proc and /dev/shm; call it as PID 1."""
+    # Killed MPI jobs leave segments in /dev/shm: these are gone with the namespace.
     syscalls.make_mounts_private()
     syscalls.mount_proc()
     syscalls.mount_tmpfs("/dev/shm")  # noqa: S108 - the mount point itself
 
 
 def set_host_name(name: str, hosts: str) -> None:
-    """Give the calling process a host name of its own (Open MPI tells its daemons apart by it) and a hosts file.
-
-    The launcher's has addresses that nobody has, so that it takes no worker for its own machine; a program that
-    listens at its own name, as PyTorch and JAX do, needs one that it can have.
-    """
+    """Give the calling process its own host name, and `hosts` as its /etc/hosts."""
+    # Open MPI tells its daemons apart by host name. The launcher's hosts file has unreachable addresses for workers
+    # (see `AttemptSpec.prepare_mounts`), at which PyTorch and JAX cannot listen.
     import socket
 
     syscalls.unshare(syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWNS)

@@ -1,6 +1,6 @@
-"""Processes: starting them, finding their descendants, measuring and ending them.
+"""Processes by pid and /proc: start them, find and measure their descendants, end them.
 
-Everything is by pid and /proc; nothing here knows what a job is.
+Nothing here knows what a job is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RESET = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1, signal.
 
 
 class Process(NamedTuple):
-    """One line of the process table."""
+    """One process, as /proc/PID/stat shows it."""
 
     pid: int
     parent: int
@@ -40,9 +40,10 @@ def spawn(
     fds: tuple[int, int, int],
     prepare: Callable[[], None] | None = None,
 ) -> int:
-    """Start a program in a session of its own that dies with us; return its pid.
+    """Start a program in a session of its own that dies with this process; return its pid.
 
-    A program that cannot be started ends with 127 (not there) or 126 (not executable), like a shell's.
+    A program that cannot be started ends with 127 (not found) or 126 (not executable), like a shell's.
+    `prepare` runs in the child before the program.
     """
     pid = os.fork()
     if pid == 0:
@@ -51,10 +52,11 @@ def spawn(
 
 
 def spawn_without_fork(argv: Sequence[str], environ: Mapping[str, str], fds: tuple[int, int, int]) -> int:
-    """Start a program in a session of its own and in our directory, without copying this process first.
+    """Start a program in a session of its own and in this process's directory; return its pid.
 
-    For jobs with namespaces: the program need not die with us by itself, for the kernel sees to it.
+    It does not die with this process, as `posix_spawn` cannot set that. In a PID namespace the kernel ends it.
     """
+    # `posix_spawn` does not copy this process's memory map, as a fork does (docs/decisions/0014).
     path = argv[0] if "/" in argv[0] else shutil.which(argv[0], path=environ.get("PATH"))
     if path is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
@@ -70,7 +72,6 @@ def spawn_without_fork(argv: Sequence[str], environ: Mapping[str, str], fds: tup
 
 
 def disable_core_dumps() -> None:
-    """Let crashes of this process and of those it starts leave no core files."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -88,6 +89,7 @@ def _exec(
         reset_signals()
         for target, fd in enumerate(fds):
             os.dup2(fd, target)
+        # Not all are close-on-exec, for example those that came through a socket.
         os.closerange(3, 4096)
         disable_core_dumps()
         os.chdir(directory)
@@ -104,7 +106,7 @@ def _exec(
 
 
 def reset_signals() -> None:
-    """Undo what a forked Python process inherits: its handlers and its wake-up descriptor."""
+    # Else a signal to the child would be written into the parent's pipe, and wake the parent.
     signal.set_wakeup_fd(-1)
     for number in _RESET:
         signal.signal(number, signal.SIG_DFL)
@@ -112,7 +114,8 @@ def reset_signals() -> None:
 
 
 def fork_child(work: Callable[[], None]) -> int:
-    """Fork; run the work in the child, which never returns from it; return the child's pid."""
+    """Fork; run `work` in the child, which then exits; return the child's pid."""
+    # Both processes would write what is buffered.
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -129,16 +132,17 @@ def fork_child(work: Callable[[], None]) -> int:
 
         traceback.print_exc()
     finally:
-        for number in _RESET:  # nothing is to be done any more, whoever rings
-            # Were it told to ignore its children, one that ends now would be gone, and our heir could not wait for it.
+        # Handlers of the parent must not run any more. SIGCHLD is not ignored: the kernel would then reap children by
+        # itself, and the process that adopts them could not wait for them.
+        for number in _RESET:
             signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
         sys.stderr.flush()
+        # Not `sys.exit`: `finally` blocks and exit hooks are the parent's.
         os._exit(code)
 
 
 # -- the process table --------------------------------------------------------------------------------
 def table() -> dict[int, Process]:
-    """Return every process that /proc shows."""
     found: dict[int, Process] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (process := read_process(int(entry))):
@@ -147,8 +151,9 @@ def table() -> dict[int, Process]:
 
 
 def read_process(pid: int) -> Process | None:
-    """Return one process, or None when it is gone."""
+    """Return one process, None if it is gone."""
     try:
+        # The name, in parentheses, may contain spaces and parentheses: the last one ends it.
         with open(f"/proc/{pid}/stat", "rb") as file:
             head, _, rest = file.read().rpartition(b")")
     except OSError:
@@ -160,13 +165,13 @@ def read_process(pid: int) -> Process | None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether somebody has stopped a process: it is there, and gets no core until it is told to go on."""
-    seen = read_process(pid)
-    return seen is not None and seen.state in "Tt"
+    """Return whether a process is stopped by a signal or a debugger."""
+    process = read_process(pid)
+    return process is not None and process.state in "Tt"
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of a process's first thread."""
+    """Return the children of a process's first thread; much faster than `table` for one process."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
             return [int(word) for word in file.read().split()]
@@ -175,12 +180,11 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(root: int, processes: Mapping[int, Process], without: Collection[int] = ()) -> list[Process]:
-    """Return all processes below one, without it, and without some and what is below those."""
+    """Return all processes below `root`, except those in `without` and what is below them."""
     return descendants_in(root, by_parent(processes, without))
 
 
 def by_parent(processes: Mapping[int, Process], without: Collection[int] = ()) -> dict[int, list[Process]]:
-    """Return processes by the pid of their parent."""
     children: dict[int, list[Process]] = {}
     for process in processes.values():
         if process.pid not in without:
@@ -189,7 +193,6 @@ def by_parent(processes: Mapping[int, Process], without: Collection[int] = ()) -
 
 
 def descendants_in(root: int, children: Mapping[int, list[Process]]) -> list[Process]:
-    """Return all processes below one, without it."""
     found: list[Process] = []
     todo = [root]
     while todo:
@@ -200,7 +203,7 @@ def descendants_in(root: int, children: Mapping[int, list[Process]]) -> list[Pro
 
 
 def proportional_bytes(pids: Iterable[int]) -> int:
-    """Return the memory of some processes with shared pages counted once among their users (PSS)."""
+    """Return the memory of processes, each shared page divided among its users (PSS); slow."""
     total = 0
     for pid in pids:
         try:
@@ -213,7 +216,7 @@ def proportional_bytes(pids: Iterable[int]) -> int:
 
 # -- ending -------------------------------------------------------------------------------------------
 def send_signal(pid: int, number: int) -> None:
-    """Send a signal; a process that is gone already is no error."""
+    """Send a signal; a process that is gone, or another user's, is no error."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -221,9 +224,11 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def kill_descendants(root: int, *, seconds: float = 5.0) -> bool:
-    """Kill everything below a process until nothing is left; return whether that was reached."""
+    """Kill everything below a process; return whether nothing was left in time."""
+    # Again and again: processes fork between the reading of the table and the signal.
     deadline = time.monotonic() + seconds
     while True:
+        # Zombies are left to their parents.
         left = [process for process in descendants(root, table()) if process.state not in "ZX"]
         if not left:
             return True
@@ -236,7 +241,7 @@ def kill_descendants(root: int, *, seconds: float = 5.0) -> bool:
 
 
 def reap() -> dict[int, int]:
-    """Collect every child that has ended: pid → exit code, negative for a signal."""
+    """Wait for every child that has ended; return exit codes by pid, negative for a signal."""
     ended: dict[int, int] = {}
     while True:
         try:

@@ -1,7 +1,6 @@
-"""The few Linux calls that Python 3.11 does not offer: prctl, unshare, mount, inotify.
+"""Linux system calls that Python 3.11 does not offer: prctl, unshare, mount, inotify, capset.
 
-Called in freshly forked, single-threaded children only, but for inotify. Nothing here decides anything; see
-`isolation` for what is used when.
+`unshare` and `mount` are for freshly forked children with one thread: they change the whole process.
 """
 
 from __future__ import annotations
@@ -41,11 +40,9 @@ def _check(result: int, what: str) -> None:
 
 
 def exit_now(code: int) -> NoReturn:
-    """End this copy of a process at once, past every hook of Python's.
-
-    The process that was copied may have had threads. A hook in the copy that needs what one of them held waits for
-    ever, and with it whoever waits for the copy (seen with a hook on `os._exit` that writes to SQLite).
-    """
+    """End a forked process at once, without any of Python's hooks."""
+    # A fork has copies of the locks that other threads of the parent held, and nobody releases those. A hook that needs
+    # one blocks the child, and the parent that waits for it: coverage patches `os._exit` and writes to SQLite.
     _libc._exit(code)
     raise AssertionError("unreachable")
 
@@ -56,17 +53,20 @@ def set_parent_death_signal() -> None:
 
 
 def name_process(name: str) -> None:
-    """Show this process under a name of at most 15 letters; forks inherit it, other programs do not."""
+    """Set the process name of at most 15 bytes, which forks inherit until they execute a program."""
     _check(_libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0), "prctl NAME")
 
 
 def become_subreaper() -> None:
-    """Become the parent of every descendant whose own parent dies."""
+    """Become the parent of every descendant whose parent dies (prctl(2), PR_SET_CHILD_SUBREAPER)."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl SUBREAPER")
 
 
 def watch_opens(paths: Iterable[str]) -> int:
-    """Return a descriptor that can be read when one of these files is opened; -1 where none can be watched."""
+    """Return a descriptor that is readable when one of these files is opened, -1 if none can be watched.
+
+    Of a directory, the files in it are watched.
+    """
     fd = int(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
     if fd < 0:
         return -1
@@ -78,26 +78,26 @@ def watch_opens(paths: Iterable[str]) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces named by the flags."""
     _check(_libc.unshare(flags), "unshare")
 
 
 def make_mounts_private() -> None:
-    """Keep mounts made from here on out of the parent's view."""
+    """Keep later mounts out of the parent's mount namespace."""
     _check(_libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "mount private")
 
 
 def mount_tmpfs(target: str, mode: str = "1777") -> None:
-    """Put an empty memory file system over a directory."""
     options = f"mode={mode}".encode()
     _check(_libc.mount(b"tmpfs", target.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options), "mount tmpfs")
 
 
 def mount_bind(source: str, target: str, *, read_only: bool = False, whole_tree: bool = False) -> None:
-    """Show a directory at a second place, with all that is mounted below it where that is asked for."""
+    """Mount a directory at `target`; with `whole_tree`, and if it is writable, with the mounts below it."""
+    # The read-only flag of a bind mount holds for that mount alone, so mounts below it would stay writable.
     flags = _MS_BIND | (_MS_REC if whole_tree or not read_only else 0)
     _check(_libc.mount(source.encode(), target.encode(), None, flags, None), f"mount {source} at {target}")
     if read_only:
+        # A bind mount becomes read-only by a second call only (mount(2)).
         kept = os.statvfs(target).f_flag & (
             os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_RELATIME
         )
@@ -105,15 +105,16 @@ def mount_bind(source: str, target: str, *, read_only: bool = False, whole_tree:
         _check(_libc.mount(None, target.encode(), None, flags, None), f"mount {target} read-only")
 
 
-def _mount_flags(seen: int) -> int:
-    """Return mount flags for those that statvfs shows: in a user namespace they may not be taken away."""
+def _mount_flags(stat_flags: int) -> int:
+    """Return the mount flags for flags of statvfs, which have other values."""
+    # In a user namespace, a remount that drops one of these flags fails (mount_namespaces(7)).
     pairs = ((os.ST_NOSUID, _MS_NOSUID), (os.ST_NODEV, _MS_NODEV), (os.ST_NOEXEC, _MS_NOEXEC),
              (os.ST_NOATIME, _MS_NOATIME), (os.ST_RELATIME, _MS_RELATIME))  # fmt: skip
-    return sum(flag for bit, flag in pairs if seen & bit)
+    return sum(flag for bit, flag in pairs if stat_flags & bit)
 
 
 def change_root(new_root: str) -> None:
-    """Make a mounted directory the root of this mount namespace."""
+    """Make a mount point the root of this mount namespace."""
     os.chdir(new_root)
     _check(_libc.mount(new_root.encode(), b"/", None, _MS_MOVE, None), "move the root")
     os.chroot(".")
@@ -121,13 +122,13 @@ def change_root(new_root: str) -> None:
 
 
 def mount_proc() -> None:
-    """Show the processes of this PID namespace in /proc."""
     flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     _check(_libc.mount(b"proc", b"/proc", b"proc", flags, None), "mount proc")
 
 
 def map_same_user(uid: int, gid: int) -> None:
-    """Be the same user inside the new user namespace as outside."""
+    """Keep user and group ids in a new user namespace."""
+    # Without privileges the kernel takes a `gid_map` only when `setgroups` is denied (user_namespaces(7)).
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{uid} {uid} 1"),
@@ -138,11 +139,10 @@ def map_same_user(uid: int, gid: int) -> None:
 
 
 def keep_ptrace() -> None:
-    """Let what this process executes next look into the processes of its own user namespace (py-spy, gdb).
-
-    Inside a namespace of the user's own this is a right over the user's own processes, no more; many machines
-    (kernel.yama.ptrace_scope = 1) allow it to nobody else. Where the process has it not, nothing changes.
-    """
+    """Let the next program of this process attach to others of its user namespace (py-spy, gdb), if this one may."""
+    # Where kernel.yama.ptrace_scope is 1 or 2, only CAP_SYS_PTRACE allows that. A process has it in a user namespace
+    # of its own, but a program that is executed keeps it only as an ambient capability. It holds for processes of that
+    # namespace alone, which are all the user's own.
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable, for each 32 capabilities
     if _libc.capget(header, sets) != 0 or not sets[1] >> _CAP_SYS_PTRACE & 1:
