@@ -1,7 +1,6 @@
-"""Jobs that wait for other jobs (`after`): held out of the queue, let in or ended when those have ended.
+"""Jobs that wait for other jobs (`after`): held back from the queue until those have ended.
 
-A held job is queued for a time that never comes. Whoever asks who runs next (a runner after each job, a command
-that looks at a queued one) looks at the held ones first, so nobody has to wait for them.
+A held job has a `not_before` that is never reached. `scheduler` calls `release` before it chooses the next job.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
 def find_dependencies(
     store: Store, after: tuple[str, ...], refs: tuple[JobRef, ...]
 ) -> tuple[Dependency, ...]:
-    """Return where the jobs stand that one waits for, by its `after`."""
-    found = ((ref, store.find(ref)) for ref in refs)
-    return of_entries(after, ((ref, None if row is None else row.state) for ref, row in found))
+    """Return the present states of the jobs in `refs`, which a job's `after` names."""
+    rows = ((ref, store.find(ref)) for ref in refs)
+    return of_entries(after, ((ref, None if row is None else row.state) for ref, row in rows))
 
 
 def find_new(store: Store, job: MPIJob) -> tuple[Dependency, ...]:
-    """Return where the jobs stand that a new one is to wait for: the newest of each name."""
+    """Return the dependencies of a job that is not submitted yet: the newest job of each name."""
     if not job.after:
         return ()
     from mpijob.model import JobRef
@@ -50,9 +49,10 @@ def find_new(store: Store, job: MPIJob) -> tuple[Dependency, ...]:
 
 
 def release(store: Store) -> None:
-    """Let every held job into the queue, or end it, whose others have ended."""
+    """Queue, or fail, every held job whose dependencies have ended."""
     for row in store.rows(HELD):
-        with contextlib.suppress(NotFound):  # somebody has deleted it since we looked
+        # It may be deleted meanwhile.
+        with contextlib.suppress(NotFound):
             _release_or_fail(store, row)
 
 
@@ -70,15 +70,15 @@ def _release_or_fail(store: Store, row: Row) -> None:
     else:
         event = Event(now, "Failed", finding.message, Severity.ERROR, row.attempt)
         state = refused(row.state, finding, now)
+    # Another process may have released it, or a user cancelled it.
     store.put(state, event, only_if=HELD, not_before=0.0)
 
 
 def is_held(state: JobState) -> bool:
-    """Whether a job waits for others."""
     return state.reason == WAITING
 
 
 def with_waiting(state: JobState, plan: Plan, store: Store) -> JobState:
-    """Return the state of a held job with what it waits for now."""
+    """Return the state of a held job with the jobs that it still waits for."""
     waits = judge(state.ref.name, find_dependencies(store, plan.job.after, plan.waits_for)).waits
     return waiting(state, waits, state.message)

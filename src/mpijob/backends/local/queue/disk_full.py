@@ -1,8 +1,7 @@
-"""What still works when the disk is full: looking at jobs, and ending or deleting them.
+"""Reading, cancelling and deleting jobs on a full disk.
 
-SQLite needs files beside the database even to read it, and room to write down that a job is gone. So the home keeps a
-reserve, which whoever ends or deletes a job gives up when nothing more fits, and which a later submit makes again. And
-what was written last can be read without those files.
+The home has a reserve file. Cancelling and deleting remove it when there is no other space, and a later submit creates
+it again. Reading needs no space: `read_last_written` reads the database file alone.
 """
 
 from __future__ import annotations
@@ -20,29 +19,28 @@ if TYPE_CHECKING:
 
     from mpijob.backends.local.storage.paths import Home
 
-RESERVE_BYTES = 1 << 20  # the journal of a deletion and of its record, several times over
+# Several times the journal of a deletion and of the job's record.
+RESERVE_BYTES = 1 << 20
 
 
 def ensure_reserve(home: Home) -> None:
-    """Make the reserve of a home that has none, where there is room for it."""
     if not home.reserve.exists() and disk_reserve.has_space(home.root, RESERVE_BYTES):
         _allocate(home.reserve)
 
 
 def free_reserve_if_full(home: Home) -> None:
-    """See to it that what ends or is deleted can be written down: where nothing more fits, give the reserve up."""
+    """Remove the reserve if the disk is full, so that the next small writes succeed."""
     if _has_space(home):
         return
-    with contextlib.suppress(OSError):  # none is left, or nothing may be changed here: the act tells that
+    # Without a reserve, or without write access, the write that follows fails and reports it.
+    with contextlib.suppress(OSError):
         home.reserve.unlink()
 
 
 def _has_space(home: Home) -> bool:
-    """Whether the reserve's room is free; a quota too is only told by trying.
-
-    The file has no name that two threads could share or that a killed process could leave behind.
-    """
-    import tempfile  # rarely needed: start-up is a feature
+    # By trying: statvfs does not know quotas. The file has no name, so threads do not share it, and a killed process
+    # does not leave it behind.
+    import tempfile
 
     try:
         with tempfile.TemporaryFile(dir=home.root, buffering=0) as probe:
@@ -53,7 +51,6 @@ def _has_space(home: Home) -> bool:
 
 
 def _allocate(path: Path) -> None:
-    """Make a file that takes up the reserve's room, or none where it does not fit."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
@@ -66,14 +63,12 @@ def _allocate(path: Path) -> None:
 
 
 def read_last_written(database: str, version: int, sql: str, values: tuple[Any, ...]) -> list[Any] | None:
-    """Return all rows of a query on a database beside which nothing can be made; None where that is not the truth.
-
-    It is not while somebody has it open to write, or was killed then: the newest is in the journal, not in it.
-    """
+    """Return the rows of a query on a database beside which no file can be created, None if it may be outdated."""
     before = _stamp(database)
     if before is None:
         return None
     try:
+        # SQLite creates files beside a WAL database even to read it, unless it is said to be immutable.
         with contextlib.closing(sqlite3.connect(f"file:{quote(database)}?immutable=1", uri=True)) as db:
             same = db.execute("PRAGMA user_version").fetchone()[0] == version
             rows = db.execute(sql, values).fetchall() if same else None
@@ -83,12 +78,13 @@ def read_last_written(database: str, version: int, sql: str, values: tuple[Any, 
 
 
 def _stamp(database: str) -> tuple[int, int] | None:
-    """Return what changes when a database does; None where there is none, or one with a journal."""
+    """Return values that change with the database, None without one or while it has a journal."""
     try:
-        about = os.stat(database)
+        status = os.stat(database)
     except OSError:
         return None
+    # The newest transactions are in the journal while a process has the database open, or after one was killed.
     with contextlib.suppress(OSError):
         if os.stat(f"{database}-wal").st_size:
             return None
-    return about.st_mtime_ns, about.st_size
+    return status.st_mtime_ns, status.st_size

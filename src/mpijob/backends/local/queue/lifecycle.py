@@ -1,6 +1,7 @@
-"""Ending and resuming jobs: the wish is written down, the supervisor is nudged, the truth is awaited.
+"""Cancel, suspend, resume and delete jobs.
 
-A job that nobody runs is ended here, in one transaction, so that no runner takes it meanwhile.
+For a running job, the request is stored, its supervisor gets SIGUSR1, and this process waits for the new state. A job
+without a runner is ended here, in one transaction, so that no runner can claim it meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Pause = Callable[[float], None]
 
 
 def end(store: Store, row: Row, wish: Phase, grace_seconds: float | None, pause: Pause) -> JobState:
-    """Bring a job to Cancelled or Suspended and return its state then; a full disk keeps nobody from that."""
+    """Cancel or suspend a job (`wish` is the phase to reach) and return its last state; works on a full disk."""
     disk_full.free_reserve_if_full(store.home)
     if row.phase.final and not row.holds:
         return row.state
@@ -48,7 +49,8 @@ def _end_unstarted(store: Store, uid: str, wish: Phase) -> bool:
         if held:
             return False
         old = codec.decode(state, JobState)
-        if old.phase.final:  # it ended by itself after it was looked at: what came first stays true
+        # It ended by itself since it was read.
+        if old.phase.final:
             db.execute("UPDATE jobs SET desired='' WHERE uid=?", (uid,))
             return True
         now = time.time()
@@ -56,7 +58,8 @@ def _end_unstarted(store: Store, uid: str, wish: Phase) -> bool:
         text = f"the job was {wish.value.lower()} {before}"
         new = msgspec.structs.replace(
             old, phase=wish, reason=wish.value, message=text,
-            released=old.finished,  # of one that was suspended
+            # A suspended job released its resources when it was suspended, and is accounted until then.
+            released=old.finished,
             finished=max(now, old.created) if wish.final else None,
         )  # fmt: skip
         db.execute(
@@ -74,6 +77,7 @@ def _wait_until_ended(store: Store, row: Row, seconds: float, pause: Pause) -> N
         fresh = next(iter(store.rows("uid=? AND holds=1", row.uid)), None)
         if fresh is None:
             return
+        # On each round: the supervisor may not have had its handler yet, or the row not its supervisor.
         if machine.is_alive(fresh.supervisor):
             send_signal(machine.pid_of(fresh.supervisor), signal.SIGUSR1)
         recovery.recover(store)
@@ -82,12 +86,13 @@ def _wait_until_ended(store: Store, row: Row, seconds: float, pause: Pause) -> N
 
 
 def resume(store: Store, row: Row) -> JobState:
-    """Queue a suspended job again, as its next attempt if it had begun one."""
+    """Queue a suspended job again, as its next attempt if it had started one."""
     refuse_resuming(row.state)
     state = recovery.next_attempt_state(row.state, "WaitingForResources", "waiting in the queue")
     if row.state.started is None:
         state = msgspec.structs.replace(state, attempt=row.attempt)
-    else:  # to be suspended is no failure: it costs none of the attempts that the spec allows
+    # A suspension is no failure, and costs none of the attempts that the spec allows.
+    else:
         state = msgspec.structs.replace(state, attempts_allowed=state.attempts_allowed + 1)
     event = Event(time.time(), "Resumed", "queued again", attempt=state.attempt)
     store.put(state, event, ended=row.state if state.attempt > row.attempt else None, desired="")
@@ -95,19 +100,20 @@ def resume(store: Store, row: Row) -> JobState:
 
 
 def remove(store: Store, home: Home, settings: Settings, row: Row, *, alone: bool) -> None:
-    """Remove a job that has ended and, unless it is meant alone, the finished ones that had its name before."""
+    """Archive and remove a finished job and, unless `alone`, earlier jobs of its name."""
     ref = row.state.ref
     earlier = [] if alone else store.rows("namespace=? AND name=? AND newest=0", ref.namespace, ref.name)
-    for gone in (*earlier, *store.rows("uid=?", row.uid)):
-        archive.archive_job(store, gone, settings)
-        _remove_row(store, gone.uid)
-        shutil.rmtree(home.job(gone.uid), ignore_errors=True)
+    for job in (*earlier, *store.rows("uid=?", row.uid)):
+        archive.archive_job(store, job, settings)
+        # The row first: a directory without a row is removed later (`retention`), a row without files stays.
+        _remove_row(store, job.uid)
+        shutil.rmtree(home.job(job.uid), ignore_errors=True)
 
 
 def _remove_row(store: Store, uid: str) -> None:
-    """Remove a job's row; its files go first where there is no room to write that down."""
     try:
         store.remove(uid)
+    # On a full disk, the job's files make the space that the deletion needs.
     except BackendError:
         shutil.rmtree(store.home.job(uid), ignore_errors=True)
         store.remove(uid)

@@ -1,4 +1,4 @@
-"""Lists, pages and what is added to a stored state when it is shown: position, wait, present usage."""
+"""Lists of jobs in pages, and job states with their present usage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from mpijob.model import JobState, Scope
 
 
-_KIND = "mpijob"  # every job here is one
+# The kind of every job on this engine.
+_KIND = "mpijob"
 
 
 def page(store: Store, scope: Scope) -> Page:
@@ -32,7 +33,7 @@ def page(store: Store, scope: Scope) -> Page:
 
 
 def _page_of_selected(store: Store, scope: Scope, where: str, values: list[Any]) -> Page:
-    """Labels are matched here, not in SQL: all that belong to the scope are looked at."""
+    # Labels are matched here, not in SQL: all jobs of the scope are read, so that `total` is right.
     rows, place = _newest(store, where, values), scope.place
     matching = [
         (seq, state) for seq, state, labels in rows if selects(scope.selector, msgspec.json.decode(labels))
@@ -41,11 +42,13 @@ def _page_of_selected(store: Store, scope: Scope, where: str, values: list[Any])
     return _page(later[: scope.limit + 1], scope.limit, len(matching))
 
 
-def _page(found: list[tuple[int, bytes]], limit: int, total: int) -> Page:
-    """Return a page of what was found: at most `limit` jobs and, if there is more, where the next page begins."""
-    kept = found[:limit]
-    after = str(kept[-1][0]) if len(found) > limit else ""
-    return Page(tuple(_without_ranks(decode_state(state)) for _, state in kept), after, total)
+def _page(rows: list[tuple[int, bytes]], limit: int, total: int) -> Page:
+    """Return a page of at most `limit` jobs; one row more says that there is a next page."""
+    shown = rows[:limit]
+    after = str(shown[-1][0]) if len(rows) > limit else ""
+    # Without ranks: there may be hundreds for each job.
+    items = (msgspec.structs.replace(decode_state(state), ranks=()) for _, state in shown)
+    return Page(tuple(items), after, total)
 
 
 def _newest(store: Store, where: str, values: list[Any], bound: str = "") -> list[Any]:
@@ -74,22 +77,18 @@ def _condition(scope: Scope) -> tuple[str, list[Any]]:
     return " AND ".join(parts), values
 
 
-def _without_ranks(state: JobState) -> JobState:
-    return msgspec.structs.replace(state, ranks=())
-
-
 def count(store: Store, phase: Phase) -> int:
-    """Return how many jobs are in a phase."""
     return int(store.read("SELECT count(*) FROM jobs WHERE phase=?", phase.value)[0][0])
 
 
 def current_state(store: Store, row: Row) -> JobState:
-    """Return a job's state with what is true only now: its usage, and whether it is tried again."""
+    """Return a job's state with its present usage; a failed attempt that will be retried is Pending."""
     state = row.state
     if state.phase is Phase.RUNNING:
         return _with_usage(store, state)
+    # Between the supervisor's last write and the runner's decision; Failed would be taken for the end of the job.
     if state.phase is Phase.FAILED and row.holds and recovery.is_retried(state, store.plan(row.uid).job):
-        return msgspec.structs.replace(state, phase=Phase.PENDING, finished=None)  # its next attempt follows
+        return msgspec.structs.replace(state, phase=Phase.PENDING, finished=None)
     return state
 
 

@@ -1,8 +1,7 @@
-"""Start is recovery: find the jobs whose processes are gone, and say so.
+"""Recovery of jobs whose processes are gone, and what follows the end of each attempt: retry, release, cleanup.
 
-A job is somebody's as long as its runner or its supervisor lives (pid and start time, so that a pid
-used again is not mistaken for it). When both are gone the job has failed with SupervisorLost, and
-whatever is left of it is ended.
+There is no daemon, so each command that uses the engine recovers first. A job without a living runner and supervisor
+(compared by pid and start time) has failed with SupervisorLost, and its leftover processes are killed.
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ if TYPE_CHECKING:
 
 
 def recover(store: Store) -> int:
-    """Declare every job lost whose processes are gone; return how many there were."""
+    """Fail every job whose processes are gone; return their number."""
     lost = [row for row in store.rows("holds=1") if not _has_process(row)]
     for row in lost:
+        # Again: another process may have recovered it, or started its next attempt.
         fresh = store.rows("uid=? AND holds=1", row.uid)
         if fresh and not _has_process(fresh[0]):
             _declare_if_possible(store, fresh[0])
@@ -35,7 +35,7 @@ def recover(store: Store) -> int:
 
 
 def _declare_if_possible(store: Store, row: Row) -> None:
-    """Who only calls sees jobs also where nothing can be written about them."""
+    # On a full disk, commands that only read still show jobs.
     try:
         declare_lost(store, row)
     except BackendError as error:
@@ -49,7 +49,8 @@ def _has_process(row: Row) -> bool:
 
 
 def declare_lost(store: Store, row: Row) -> None:
-    """Write that the job's supervisor is gone, after ending what it left behind."""
+    """Store that the job's supervisor is gone; its leftover processes are killed before."""
+    # Before the state says that it has ended: a retry must not meet them.
     kill_leftovers(store, row)
     state = row.state
     if not (state.phase.final or state.phase is Phase.SUSPENDED):
@@ -74,17 +75,17 @@ def _lost_launcher(launcher: LauncherState | None) -> LauncherState | None:
 
 
 def finish_attempt(store: Store, state: JobState) -> None:
-    """After an attempt: free what it held; queue the next attempt where the spec asks for one."""
-    from mpijob.backends.local.storage import private_dirs  # rarely needed: start-up is a feature
+    """After an attempt: release its resources, and queue the next attempt if the spec asks for one."""
+    # Rarely needed: its import would delay every command.
+    from mpijob.backends.local.storage import private_dirs
 
     private_dirs.remove(store.home.attempt(state.ref.uid, state.attempt))
     plan = store.plan(state.ref.uid)
     job = plan.job
     if state.phase is Phase.FAILED and is_retried(state, job):
         ended = state
-        at_once = not state.mpi.startswith(
-            plan.family.value
-        )  # the supervisor has planned it with another MPI
+        # If the supervisor has planned it with another MPI, there is no reason to wait.
+        at_once = not state.mpi.startswith(plan.family.value)
         state = msgspec.structs.replace(state, mpi=plan.mpi)
         _queue_retry(store, state, ended, 0.0 if at_once else job.retry.delay_seconds(state.attempt))
         _audit_job_end(store, state, job)
@@ -97,7 +98,7 @@ def finish_attempt(store: Store, state: JobState) -> None:
 
 
 def _not_retried_event(state: JobState, job: MPIJob) -> tuple[Event, ...]:
-    """Return the event by which a job tells that its cause is none for which it is tried again."""
+    """Return an event if attempts are left, but the cause of the failure is none for which the job is retried."""
     from mpijob.observation.state import retry_cause
 
     why = retry_cause.refusal(state, job.retry) if state.attempt < state.attempts_allowed else ""
@@ -105,7 +106,7 @@ def _not_retried_event(state: JobState, job: MPIJob) -> tuple[Event, ...]:
 
 
 def _audit_job_end(store: Store, state: JobState, job: MPIJob) -> None:
-    """Write what the attempt has taken, where an audit is kept."""
+    """Write the attempt's usage into the audit log, if there is one."""
     from mpijob.history.audit.job_end import write_job_end
 
     directory = str(store.home.root / "history" / LOCAL / "audit")
@@ -113,14 +114,13 @@ def _audit_job_end(store: Store, state: JobState, job: MPIJob) -> None:
 
 
 def is_retried(state: JobState, job: MPIJob) -> bool:
-    """Return whether a failed attempt has a next one; lost workers may have some of their own.
-
-    One that its supervisor has planned with another MPI is not tried again for its cause, but for the first time.
-    """
-    from mpijob.observation.state import retry_cause  # only for a failed job: start-up is a feature
+    """Return whether a failed attempt is followed by another."""
+    # Only for a failed job.
+    from mpijob.observation.state import retry_cause
 
     allowed = job.retry.limit + 1
     lost = job.requeue_on_lost_worker and state.reason in ("WorkerLost", "SupervisorLost")
+    # The supervisor has planned another attempt, with another MPI (`StatusWriter`): not for the causes of the spec.
     planned = (
         bool(state.findings) and state.findings[0].code == "WRONG_WORLD" and state.attempts_allowed > allowed
     )
@@ -150,7 +150,6 @@ def _queue_retry(store: Store, state: JobState, ended: JobState, delay_seconds: 
 
 
 def next_attempt_state(state: JobState, reason: str, message: str) -> JobState:
-    """Return the state of a job that waits for its next attempt."""
     return msgspec.structs.replace(
         state, phase=Phase.QUEUED, reason=reason, message=message, attempt=state.attempt + 1, queued=time.time(),
         launcher=None, launcher_exit_code=None, workers=(), ranks=(), started=None, running=None, released=None,
@@ -158,6 +157,7 @@ def next_attempt_state(state: JobState, reason: str, message: str) -> JobState:
     )  # fmt: skip
 
 
+# After lost workers, in addition to the attempts of the spec.
 MAX_REQUEUES = 3
 LOST = Finding(
     code="SUPERVISOR_LOST",
@@ -168,8 +168,9 @@ LOST = Finding(
 
 
 def kill_leftovers(store: Store, row: Row) -> None:
-    """End every process of this user that carries the job's mark."""
-    import signal  # rarely needed: start-up is a feature
+    """Kill every process of this user that has the job's directory in its environment."""
+    # Without namespaces, a process that left its session and its parents is found by nothing else.
+    import signal
 
     from mpijob.backends.local.worker import cgroups, process_tree
 
@@ -183,7 +184,7 @@ def kill_leftovers(store: Store, row: Row) -> None:
 
 
 def _marked_pids(mark: bytes) -> list[int]:
-    found = []
+    pids = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
             try:
@@ -192,5 +193,5 @@ def _marked_pids(mark: bytes) -> list[int]:
             except OSError:
                 continue
             if mark in environ:
-                found.append(int(entry))
-    return found
+                pids.append(int(entry))
+    return pids

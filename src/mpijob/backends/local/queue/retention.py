@@ -1,7 +1,7 @@
-"""Retention: finished jobs, their logs and records are kept as long as their namespace or spec says.
+"""Retention: deletion of finished jobs and logs after the days that their namespace or spec sets, or `ttl_seconds`.
 
-A runner does this when it has nothing else to do. Jobs with `ttl_seconds` are deleted as `mpijob delete` would: their
-record goes into the archive. The runner stays until the last of them is due.
+Runners do this when they have no job to run. With `ttl_seconds`, jobs are deleted as by `mpijob delete`: the archive
+keeps their records. After the days of retention, only the account is kept.
 """
 
 from __future__ import annotations
@@ -16,33 +16,36 @@ from mpijob.history.retention import RetentionSettings
 from mpijob.settings import Settings
 
 _DAY = 86_400.0
+# At most so many jobs in one call, so that a new job does not wait for long.
 _BATCH = 200
-_MIN_AGE_SECONDS = 3600.0  # a directory without a job may belong to one that is just being submitted
+# A directory without a job may belong to one that is being submitted.
+_MIN_AGE_SECONDS = 3600.0
 
 
 def apply_retention(
     store: Store,
     now: float,
     policy: RetentionSettings | None = None,
-    farewell: Callable[[str], None] = lambda uid: None,
+    before_removal: Callable[[str], None] = lambda uid: None,
 ) -> int:
-    """Remove what has been kept long enough, the oldest first; return how many jobs lost something.
+    """Remove jobs and logs after their time, the oldest first; return the number of jobs concerned.
 
-    `farewell` is told each job that goes, before it does.
+    `before_removal` is called with the uid of each job that will be removed.
     """
     policy = RetentionSettings() if policy is None else policy
     final = "phase IN ('Succeeded','Failed','Cancelled') AND holds=0"
     rows = store.rows(f"{final} AND seq IN (SELECT seq FROM jobs WHERE {final} ORDER BY seq LIMIT {_BATCH})")
     _remove_orphaned(store, now)
-    forgotten = 0
+    count = 0
     for row in rows:
-        with contextlib.suppress(NotFound):  # somebody has deleted it since we looked
-            forgotten += _apply(store, row, now, policy, farewell)
-    return forgotten
+        # It may be deleted meanwhile.
+        with contextlib.suppress(NotFound):
+            count += _apply(store, row, now, policy, before_removal)
+    return count
 
 
 def delete_expired(store: Store, settings: Settings, now: float) -> float | None:
-    """Delete the jobs whose `ttl_seconds` are over; return in how many seconds the next one is due, None for none."""
+    """Delete jobs whose `ttl_seconds` are over; return the seconds until the next is due, None for none."""
     due_in = None
     for row, seconds in _expiring(store, now):
         if seconds <= 0:
@@ -55,12 +58,11 @@ def delete_expired(store: Store, settings: Settings, now: float) -> float | None
 
 
 def has_expired(store: Store, now: float) -> bool:
-    """Whether there is a job whose `ttl_seconds` are over."""
     return any(seconds <= 0 for _, seconds in _expiring(store, now))
 
 
 def _expiring(store: Store, now: float) -> Iterator[tuple[Row, float]]:
-    """Yield the finished jobs that have a `ttl_seconds`, each with the seconds that are left of it."""
+    """Yield the finished jobs with `ttl_seconds`, each with the seconds left."""
     where = "ttl IS NOT NULL AND phase IN ('Succeeded','Failed','Cancelled') AND holds=0"
     ttl = dict(store.read(f"SELECT uid, ttl FROM jobs WHERE {where}"))
     for row in store.rows(where) if ttl else ():
@@ -69,7 +71,7 @@ def _expiring(store: Store, now: float) -> Iterator[tuple[Row, float]]:
 
 
 def _remove_orphaned(store: Store, now: float) -> None:
-    """Remove the directories of jobs that are gone: whoever deleted them was killed on the way."""
+    # The process that deleted the job was killed after it had removed the row (`lifecycle.remove`).
     jobs = store.home.root / "jobs"
     known = {uid for (uid,) in store.read("SELECT uid FROM jobs")}
     for directory in jobs.iterdir() if jobs.is_dir() else ():
@@ -78,12 +80,12 @@ def _remove_orphaned(store: Store, now: float) -> None:
 
 
 def _apply(
-    store: Store, row: Row, now: float, policy: RetentionSettings, farewell: Callable[[str], None]
+    store: Store, row: Row, now: float, policy: RetentionSettings, before_removal: Callable[[str], None]
 ) -> bool:
     keep = policy.days_for(row.state.ref.namespace, store.plan(row.uid).job)
     age_days = (now - (row.state.finished or now)) / _DAY
     if age_days >= keep.record_days:
-        farewell(row.uid)
+        before_removal(row.uid)
         store.remove(row.uid)
         shutil.rmtree(store.home.job(row.uid), ignore_errors=True)
         return True

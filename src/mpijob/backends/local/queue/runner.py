@@ -1,10 +1,8 @@
-"""The runner: a process without a terminal that runs queued jobs one after another.
+"""The runner: a background process that runs queued jobs one after another (docs/decisions/0007 and 0014).
 
-There is no daemon. Whoever submits a job wakes or starts a runner; a runner claims the next job that
-fits, supervises it in a fork, and claims again until nothing is left that it could run; then it
-listens for two seconds before it goes. When more than one job fits, it starts another runner. Where
-another release was installed meanwhile, it makes way for one of that. Killed at any moment it loses
-nothing: the next command finds its job's supervisor, or finds it gone, in `recovery`.
+It claims the next job that fits, forks a supervisor for it, waits for its end, and claims again. Without work it
+listens for two seconds and exits. If one more job fits beside its own, it starts a second runner; if another release
+was installed meanwhile, it starts a runner of that release and exits. It may be killed at any time: see `recovery`.
 """
 
 from __future__ import annotations
@@ -31,13 +29,15 @@ from mpijob.errors import BackendError
 from mpijob.settings import Settings
 
 LINGER_SECONDS = 2.0
-_EXPIRY_CHECK_SECONDS = 60.0  # a clock may be set, a job deleted by hand, another release installed
+# The longest sleep until a job's `ttl_seconds` are over: meanwhile the clock may be set, the job deleted, or another
+# release installed.
+_EXPIRY_CHECK_SECONDS = 60.0
 RETRY_SECONDS = 60.0
 _NAME = "mpijob-runner"
 
 
 def main() -> None:
-    """Be a runner, with the settings that were handed over."""
+    """Run a runner, with the settings in its environment."""
     settings = codec.decode(os.environ.pop(background.SETTINGS), Settings)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 class Runner:
-    """Claims and runs jobs until nothing is left to do."""
+    """Claims and runs jobs, one at a time, until there are none."""
 
     def __init__(self, home: Home, settings: Settings) -> None:
         self._home = home
@@ -54,11 +54,13 @@ class Runner:
         self._release = _release()
 
     def run(self, *, accept_newer: bool = False) -> None:
-        """Run what is queued; return when nothing more can be run by us. Who was forked by a runner has `begun`."""
+        """Run queued jobs; `accept_newer`: work with a store whose format is newer (see `Store`)."""
         syscalls.become_subreaper()
         syscalls.name_process(_NAME)
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a nudge may reach a supervisor before it listens
-        gc.freeze()  # forks share what is there; a collection would copy it page by page
+        # Inherited by supervisors: SIGUSR1 (`lifecycle`) may reach one before it has its handler.
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        # Forks share this process's memory until one writes to it; a garbage collection writes to every object.
+        gc.freeze()
         gc.disable()
         store = Store(self._home, accept_newer=accept_newer)
         while True:
@@ -74,17 +76,15 @@ class Runner:
                 return
 
     def _is_outdated(self, store: Store) -> bool:
-        """Whether another release has been here since we began: our files are its own, or the store has its format.
-
-        Our code is read as it is needed, so we would be half of one and half of the other.
-        """
+        """Return whether another release was installed, or has migrated the store, since this process started."""
+        # Modules are imported when they are needed: this process would be a mixture of two releases.
         deadline = time.monotonic() + RETRY_SECONDS
+        # While a release is being installed, there are no files.
         while (now := _release()) is None and time.monotonic() < deadline:
-            time.sleep(0.2)  # it is just being installed
+            time.sleep(0.2)
         return now != self._release or not store.is_current()
 
     def _apply_retention(self, store: Store) -> None:
-        """Nobody waits any more: remove what was kept long enough."""
         from mpijob.backends.local.queue import retention
         from mpijob.backends.local.storage import archive
         from mpijob.history.retention import RetentionSettings
@@ -103,7 +103,7 @@ class Runner:
         return scheduler.claim(store, self._settings, self._me, time.time())
 
     def _delete_expired(self, store: Store) -> float | None:
-        """Delete jobs whose `ttl_seconds` are over; return in how many seconds the next is due."""
+        """Delete jobs whose `ttl_seconds` are over; return the seconds until the next is due, None for none."""
         if not store.read("SELECT 1 FROM jobs WHERE ttl IS NOT NULL LIMIT 1"):
             return None
         from mpijob.backends.local.queue import retention
@@ -111,11 +111,9 @@ class Runner:
         return retention.delete_expired(store, self._settings, time.time())
 
     def _listen(self, store: Store, expiry: float | None) -> bool:
-        """Wait a while for work, or for the expiry of a job; return whether there is some.
-
-        Whoever submits writes the job first and rings then. So what is queued before the bell is hung
-        up is seen by the look after that, and what comes later rings, or finds no bell.
-        """
+        """Wait for work, or for the next job that expires; return whether the caller must look again."""
+        # A submit stores the job first, and writes to the pipe then. So the queue is read after the pipe is opened, and
+        # again after it is closed: no job is missed in between.
         wakeup_pipe = self._open_wakeup_pipe()
         try:
             if scheduler.can_start(store, time.time(), self._settings):
@@ -125,11 +123,11 @@ class Runner:
             if expiry is not None:
                 due = min(expiry + 0.01, _EXPIRY_CHECK_SECONDS)
                 seconds = due if delayed is None else min(seconds, due)
-            rung, _, _ = select.select([wakeup_pipe], [], [], seconds)
+            readable, _, _ = select.select([wakeup_pipe], [], [], seconds)
         finally:
             os.close(wakeup_pipe)
         waits = delayed is not None or expiry is not None
-        return bool(rung) or waits or scheduler.can_start(store, time.time(), self._settings)
+        return bool(readable) or waits or scheduler.can_start(store, time.time(), self._settings)
 
     def _open_wakeup_pipe(self) -> int:
         with contextlib.suppress(FileExistsError):
@@ -137,15 +135,16 @@ class Runner:
         return os.open(self._home.wakeup_pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def _ensure_second_runner(self, store: Store) -> None:
-        """See to another runner when there is room for one more job beside ours."""
+        """Start another runner if one more job fits beside this one's."""
         if scheduler.can_start(store, time.time(), self._settings) and not runner_wakeup.notify_listening(
             self._home
         ):
+            # A fork takes less time than a new Python process.
             pid = process_tree.fork_child(lambda: _run_second(self._home, self._settings))
             os.waitpid(pid, 0)
 
     def _supervise(self, store: Store, claimed: Claimed) -> None:
-        """Run one job in a supervisor of its own, and write down what follows from its end."""
+        """Run one job in a supervisor process, and store what follows from its end."""
         plan = store.plan(claimed.uid)
         spec = AttemptSpec(self._home, claimed.uid, claimed.attempt, plan, claimed.gpu_ids, self._settings)
         supervisor = _fork_supervisor(self._home, spec)
@@ -156,7 +155,7 @@ class Runner:
         process_tree.reap()
 
     def _finish(self, store: Store, spec: AttemptSpec, code: int) -> None:
-        """After the supervisor's end: the truth if it could not write it, then what follows."""
+        # There is no such row if the job was recovered or deleted meanwhile.
         for row in store.rows("uid=? AND holds=1", spec.uid):
             if code != 0:
                 recovery.declare_lost(store, row)
@@ -165,31 +164,34 @@ class Runner:
 
 
 def _release() -> tuple[int, int] | None:
-    """Return which files our package is read from, by one of them; None while there are none."""
+    """Return values that change when the package's files are replaced, None while there are none."""
+    # By a module of the package: installers replace all files, and every runner may read this one.
     try:
-        seen = os.stat(codec.__file__)
+        status = os.stat(codec.__file__)
     except FileNotFoundError:
         return None
-    return seen.st_ino, seen.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def _wait_recorded(store: Store, uid: str, supervisor: int) -> int:
-    """Write down who supervises the job, as soon as the disk takes it, and return how it ended."""
-    identity, noted = machine.process_identity(supervisor), False
+    """Store the supervisor's identity, wait for its end, and return its wait status."""
+    identity, is_stored = machine.process_identity(supervisor), False
     while True:
-        if not noted:
+        # Again if the disk is full: without the identity, a killed runner would make the job look lost.
+        if not is_stored:
             with contextlib.suppress(BackendError):
                 with store.transaction() as db:
                     db.execute("UPDATE jobs SET supervisor=? WHERE uid=?", (identity, uid))
-                noted = True  # only now is it on the disk
-        pid, status = os.waitpid(supervisor, 0 if noted else os.WNOHANG)
+                # After the commit, which may fail.
+                is_stored = True
+        pid, status = os.waitpid(supervisor, 0 if is_stored else os.WNOHANG)
         if pid:
             return status
         time.sleep(0.2)
 
 
 def _retry_on_full_disk(act: Callable[[], None]) -> None:
-    """Do what must be written down; a full disk may have room again in a moment."""
+    # The end of a job must not be lost; a full disk may have space again in a moment.
     deadline = time.monotonic() + RETRY_SECONDS
     while True:
         try:
@@ -201,7 +203,6 @@ def _retry_on_full_disk(act: Callable[[], None]) -> None:
 
 
 def _run_second(home: Home, settings: Settings) -> None:
-    """In a child of a runner: leave it, and be a runner too."""
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -209,16 +210,20 @@ def _run_second(home: Home, settings: Settings) -> None:
 
 
 def _kill_orphans(seconds: float = 3.0) -> None:
-    """End what a job without namespaces left to us, the next subreaper above it; other runners below us live on."""
+    """Kill what a job without namespaces has left behind."""
+    # When the supervisor ends, this process, the next subreaper above it, becomes the parent of what it left. Second
+    # runners are children as well, and stay.
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         table = process_tree.table()
-        left = [
-            p for p in table.values() if p.parent == os.getpid() and p.state not in "ZX" and p.name != _NAME
+        orphans = [
+            process
+            for process in table.values()
+            if process.parent == os.getpid() and process.state not in "ZX" and process.name != _NAME
         ]
-        if not left:
+        if not orphans:
             return
-        for orphan in left:
+        for orphan in orphans:
             for process in (orphan, *process_tree.descendants(orphan.pid, table)):
                 process_tree.send_signal(process.pid, signal.SIGKILL)
         process_tree.reap()
@@ -226,9 +231,11 @@ def _kill_orphans(seconds: float = 3.0) -> None:
 
 
 def _fork_supervisor(home: Home, spec: AttemptSpec) -> int:
-    """Return the pid of a supervisor, PID 1 of its own namespaces where the plan says so."""
+    """Start a supervisor, in namespaces if the plan says so and the machine still allows it; return its pid."""
     if spec.isolation is isolation.Isolation.GROUPS:
         return process_tree.fork_child(lambda: _supervise(home, spec))
+    # A process cannot become PID 1 by `unshare`, only its next child can. So a process in between enters the
+    # namespaces, forks the supervisor, sends its pid (as seen from here) and ends.
     read, write = os.pipe()
     middle = process_tree.fork_child(lambda: _fork_in_namespaces(home, spec, write))
     os.close(write)
@@ -237,12 +244,13 @@ def _fork_supervisor(home: Home, spec: AttemptSpec) -> int:
     os.close(read)
     if pid:
         return int(pid)
+    # The process in between failed before it forked.
     spec.disable_namespaces()
     return process_tree.fork_child(lambda: _supervise(home, spec, spec.refuse_without_namespaces))
 
 
 def _fork_in_namespaces(home: Home, spec: AttemptSpec, write: int) -> None:
-    """Leave the namespaces and fork PID 1; the runner, a subreaper, becomes its parent when we go."""
+    # When this process ends, the runner, a subreaper, becomes the parent of the supervisor and can wait for it.
     isolation.unshare_namespaces()
     pid = process_tree.fork_child(lambda: _supervise_in_namespaces(home, spec))
     os.write(write, b"%d" % pid)

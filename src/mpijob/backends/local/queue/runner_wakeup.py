@@ -1,6 +1,6 @@
-"""Whether a runner has to be woken: what every calling process looks after, since there is no daemon.
+"""Start or wake a runner when there is work: each process that uses the engine does so, as there is no daemon.
 
-How one is woken or started is in `spawn_runner`, which is not loaded where nobody waits.
+A runner itself is in `runner`; the pipe and the start of background programs are in `recurring.background`.
 """
 
 from __future__ import annotations
@@ -18,33 +18,34 @@ _CHECK_SECONDS = 1.0
 
 
 class RunnerWaker:
-    """Sees to it that somebody runs what is queued; remembers whom it has just called."""
+    """Makes sure that a runner exists while jobs can start; for one process."""
 
     def __init__(self, home: Home, settings: Settings) -> None:
         self._home, self._settings = home, settings
-        self._prewarmed = -_START_SECONDS  # when a runner was last started before its job was there
-        self._checked = -_CHECK_SECONDS  # when we last looked for jobs that nobody starts
+        # The monotonic times of the last `prewarm` and of the last `wake_for_waiting`.
+        self._prewarmed = -_START_SECONDS
+        self._checked = -_CHECK_SECONDS
 
     def prewarm(self, store: Store) -> None:
-        """Start a runner on an idle engine, while the job is checked and planned, unless one listens already."""
-
+        """Start a runner on an idle engine, unless one listens already."""
+        # It starts while the job is checked and planned; a start takes about 90 ms (docs/decisions/0014).
         if not store.read("SELECT 1 FROM jobs WHERE holds=1 OR phase='Queued' LIMIT 1"):
             ensure_runner(self._home, self._settings)
             self._prewarmed = time.monotonic()
 
     def wake(self, store: Store) -> None:
-        """See to it that somebody runs what is queued, if the next job in order could start now."""
+        """Start or wake a runner if the next job in order could start now."""
         if scheduler.can_start(store, time.time(), self._settings) and not self._has_runner():
             ensure_runner(self._home, self._settings)
 
     def _has_runner(self) -> bool:
-        """Whether a runner that was started a moment ago will look at the queue, or has just been rung for."""
-
+        # One of `prewarm` may not listen yet, and reads the queue before it does.
         started = time.monotonic() - self._prewarmed < _START_SECONDS
         return notify_listening(self._home) or started
 
     def wake_for_waiting(self, store: Store) -> None:
-        """Who submitted a job, or ran the one before it, may have been killed: then nobody else would start it."""
+        """Find lost jobs and start waiting ones, at most once a second."""
+        # The submitting process, or the runner of the job before, may have been killed: then no other process does it.
         now = time.monotonic()
         if now - self._checked >= _CHECK_SECONDS:
             self._checked = now
@@ -52,7 +53,8 @@ class RunnerWaker:
             self.wake(store)
 
     def wake_for_expired(self, store: Store) -> None:
-        """After a restart of the machine nobody deletes jobs whose `ttl_seconds` are over."""
+        """Start a runner if there are jobs whose `ttl_seconds` are over."""
+        # Runners stay for them (`Runner._listen`), but not over a restart of the machine.
         if store.read("SELECT 1 FROM jobs WHERE ttl IS NOT NULL LIMIT 1"):
             from mpijob.backends.local.queue import retention
 
@@ -64,16 +66,16 @@ _RUNNER = "from mpijob.backends.local.queue.runner import main; main()"
 
 
 def ensure_runner(home: Home, settings: Settings) -> None:
-    """See to it that somebody looks at the queue."""
+    """Wake the runner that listens, or start one."""
     if not notify_listening(home):
         start_runner(home, settings)
 
 
 def start_runner(home: Home, settings: Settings) -> None:
-    """Start a runner, though another may listen."""
+    """Start a runner, even if another one listens."""
     start(home, settings, _RUNNER)
 
 
 def notify_listening(home: Home) -> bool:
-    """Wake a runner that listens; return False when none does."""
+    """Wake a runner that listens; return False if none does."""
     return wake_listener(home.wakeup_pipe)

@@ -1,7 +1,7 @@
-"""Who runs next: gang allocation of cores, memory and GPUs in one transaction.
+"""Gang scheduling: the choice of the next job, and the allocation of its cores, memory and GPUs in one transaction.
 
-Order is priority, then the owner who holds least now, then age. The first in that order waits for
-its whole gang, and nobody overtakes it: a large job is never starved by small ones.
+The order is priority, then the owner who holds fewest cores now, then age. There is no backfill: no job overtakes the
+first one while it waits for its resources, so small jobs never starve a large one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from mpijob.model import MPIJob
     from mpijob.settings import Settings
 
-_CLOCK_SLACK_SECONDS = 1.0  # between the reading of the clock and the writing of what follows from it
+# From the reading of the clock until `not_before` is stored.
+_CLOCK_SLACK_SECONDS = 1.0
 
 
 class Claimed(NamedTuple):
-    """A job that has been given its resources."""
+    """A job that a runner must start, with its GPUs."""
 
     uid: str
     attempt: int
@@ -34,8 +35,9 @@ class Claimed(NamedTuple):
 
 
 def claim(store: Store, settings: Settings, runner: str, now: float) -> Claimed | None:
-    """Give the next job that fits its whole gang, marked as this runner's; None when there is none."""
+    """Allocate resources to the next job, for this runner; return None if there is none or it does not fit."""
     _release_held(store)
+    # Without the write lock: most runners find nothing.
     if not store.read(
         f"SELECT 1 FROM jobs INDEXED BY waiting WHERE {SCHEDULABLE} AND not_before<=? LIMIT 1", now
     ):
@@ -57,9 +59,9 @@ def can_start(store: Store, now: float, settings: Settings) -> bool:
 
 
 def _release_held(store: Store) -> None:
-    """Let jobs in that waited for others, where there are some."""
     if store.read(f"SELECT 1 FROM jobs INDEXED BY held_back WHERE {HELD} LIMIT 1"):
-        from mpijob.backends.local.queue import dependencies  # a list needs none: start-up is a feature
+        # Not needed without such jobs.
+        from mpijob.backends.local.queue import dependencies
 
         dependencies.release(store)
 
@@ -76,7 +78,7 @@ class _Waiting(NamedTuple):
 
 
 def _next_job(store: Store, now: float, settings: Settings) -> _Waiting | None:
-    """Return the first in order; a namespace at its quota holds up its own jobs and nobody else's."""
+    """Return the first job in order, without those of namespaces at their quota."""
     full: list[str] = []
     while waiting := _first_in_order(store, now, full):
         if _within_quota(store, waiting[0], settings):
@@ -95,9 +97,12 @@ def _within_quota(store: Store, job: _Waiting, settings: Settings) -> bool:
     )[0]
     limits = (quota.cpu, quantity.parse(quota.memory) if quota.memory else None, quota.gpu, quota.jobs)
     wanted = (cores + job.cores, memory + job.memory, gpus + job.gpus, jobs + 1)
+    # A sum of fractions of cores may be a little more than the limit.
     return all(limit is None or want <= limit + 1e-9 for limit, want in zip(limits, wanted, strict=True))
 
 
+# SQLite has no loose index scan: the recursive query steps through the distinct turns by one index lookup each, so the
+# time depends on the number of turns, not of waiting jobs. Then the first job of each turn is compared.
 _FIRST_IN_ORDER = f"""
 WITH RECURSIVE turns(turn) AS (
   SELECT min(turn) FROM jobs INDEXED BY in_turn WHERE {SCHEDULABLE}
@@ -118,13 +123,12 @@ ORDER BY j.priority DESC, coalesce(h.used, 0), j.seq LIMIT 1
 
 
 def _first_in_order(store: Store, now: float, without: list[str]) -> list[_Waiting]:
-    """Return the first in order of the first of each turn: how many wait behind those does not matter."""
     rows = store.read(_FIRST_IN_ORDER, now, msgspec.json.encode(without).decode())
     return [_Waiting(*row) for row in rows]
 
 
 def is_throttled(store: Store, job: MPIJob) -> bool:
-    """Whether as many jobs of a job's group hold resources as may at once."""
+    """Return whether the job's group has as many running jobs as its `concurrency` allows."""
     if job.concurrency is None:
         return False
     of_group = "SELECT count(*) FROM jobs WHERE holds=1 AND namespace=? AND member_of=?"
@@ -132,7 +136,6 @@ def is_throttled(store: Store, job: MPIJob) -> bool:
 
 
 def held_amounts(store: Store) -> Amounts:
-    """Return what jobs hold now."""
     row = store.read("SELECT total(cores), sum(memory), sum(gpus) FROM jobs WHERE holds=1")[0]
     return Amounts(row[0], row[1] or 0, row[2] or 0)
 
@@ -143,7 +146,7 @@ def _fits(job: _Waiting, held: Amounts, settings: Settings) -> bool:
 
 
 def cap_cores(needs: Amounts, capacity: Amounts, *, oversubscribe: bool) -> Amounts:
-    """Return what a job will hold: ranks may share cores, so never more cores than there are."""
+    """Return the amounts that a job will hold; with `oversubscribe` ranks share cores, so at most all cores."""
     if not oversubscribe or needs.cores <= capacity.cores:
         return needs
     return Amounts(capacity.cores, needs.memory_bytes, needs.gpus)
@@ -162,7 +165,8 @@ def _allocate(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runn
         reason="StartingWorkers",
         message="resources allocated for all workers at once",
         waiting_for="",
-        started=max(now, waiting.queued or 0.0),  # also when the clock was set back meanwhile
+        # The clock may have been set back meanwhile.
+        started=max(now, waiting.queued or 0.0),
         attempt=job.attempt,
         launcher=LauncherState(
             name="launcher", phase=LauncherPhase.SCHEDULED, node=machine.node_name(), scheduled=now
@@ -178,7 +182,7 @@ def _allocate(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runn
 
 
 def seconds_until_delayed(store: Store, now: float) -> float | None:
-    """Return in how many seconds the earliest delayed attempt is due, None when nothing waits for a time."""
+    """Return the seconds until the first delayed attempt is due, None if there is none."""
     _repair_delays(store, now)
     rows = store.read(
         f"SELECT min(not_before) FROM jobs INDEXED BY delayed WHERE {DELAYED} AND not_before>?", now
@@ -187,15 +191,16 @@ def seconds_until_delayed(store: Store, now: float) -> float | None:
 
 
 def _repair_delays(store: Store, now: float) -> None:
-    """Shorten a wait that is longer than the job's own: then the clock was set back since it began."""
+    # A wait that is longer than the delay of the job's spec: the clock was set back since it was stored.
     waiting = store.read(
         f"SELECT uid, attempt, not_before FROM jobs INDEXED BY delayed WHERE {DELAYED} AND not_before>?", now
     )
     for uid, attempt, due in waiting:
         try:
             delay = store.plan(uid).job.retry.delay_seconds(attempt - 1)
+        # It was deleted meanwhile.
         except NotFound:
-            continue  # somebody has deleted it since we looked
+            continue
         if due - now > delay + _CLOCK_SLACK_SECONDS:
             with store.transaction() as db:
                 db.execute("UPDATE jobs SET not_before=? WHERE uid=?", (now + delay, uid))

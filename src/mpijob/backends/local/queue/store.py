@@ -1,7 +1,7 @@
-"""The local engine's truth: one SQLite database in WAL mode.
+"""The state of the local engine: one SQLite database in WAL mode.
 
-Every change is one transaction, so a process killed at any moment leaves either the old or the
-new truth. Scheduling decisions are in `scheduler`; here rows are only written and read.
+Every change is one transaction, so a process that is killed leaves the old state or the new one. `scheduler` decides
+which job is next; this module only reads and writes rows.
 """
 
 from __future__ import annotations
@@ -97,12 +97,14 @@ ALTER TABLE jobs ADD COLUMN member_of TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN at_once INTEGER;
 CREATE INDEX expiring ON jobs (phase) WHERE ttl IS NOT NULL;
 """
-NEVER = 1e15  # seconds since the epoch: `not_before` of a job that waits for others, until they have ended
+# In seconds since the epoch: `not_before` of a job that waits for others, until they have ended.
+NEVER = 1e15
 HELD = f"phase='Queued' AND not_before>={NEVER:.0f}"
 DELAYED = f"phase='Queued' AND not_before>0 AND not_before<{NEVER:.0f}"
 SCHEDULABLE = f"phase='Queued' AND desired='' AND not_before<{NEVER:.0f}"
-# Who is next is found by the first job of each `turn` (same owner, same group), however many wait behind it.
-# `command` and `time_limit`: which runs were alike, and when a job is ended in any case; NULL: only its plan tells
+# The scheduler reads only the first job of each `turn` (same owner, same group), however many wait behind it.
+# `command` and `time_limit` are for wait estimates: which runs are alike, and when a job ends at the latest. They are
+# NULL in rows of earlier releases, for which the plan has to be read.
 _TURNS = f"""
 ALTER TABLE jobs ADD COLUMN turn TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN command TEXT;
@@ -113,6 +115,8 @@ CREATE INDEX waiting ON jobs (priority DESC, seq, not_before, phase, desired) WH
 CREATE INDEX held_back ON jobs (seq) WHERE {HELD};
 CREATE INDEX delayed ON jobs (not_before) WHERE {DELAYED};
 """
+# PRAGMA user_version is the number of those that were applied. Each only adds columns, tables and indexes, so that a
+# process of an older release can go on with a newer format.
 _MIGRATIONS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, _TURNS)
 _VERSION = len(_MIGRATIONS)
 
@@ -121,23 +125,21 @@ decode_state = codec.decoder(JobState).decode
 
 
 class EarlierRuns(NamedTuple):
-    """How many jobs of a name there were, and the number of the last one; earlier releases gave them none."""
+    """The number of jobs of a name, and the run number of the last one, 0 if an earlier release gave it none."""
 
     jobs: int = 0
     last: int = 0
 
     def merge(self, others: EarlierRuns) -> EarlierRuns:
-        """Return these and others together."""
         return EarlierRuns(self.jobs + others.jobs, max(self.last, others.last))
 
     @property
     def next(self) -> int:
-        """The number of the next run."""
         return max(self.jobs, self.last) + 1
 
 
 class Row(NamedTuple):
-    """What the engine itself needs of a job."""
+    """The columns of a job that the engine itself uses."""
 
     seq: int
     uid: str
@@ -161,7 +163,7 @@ def _row(values: tuple[Any, ...]) -> Row:
 
 
 class _ThreadStores(threading.local):
-    """The stores of each thread: one that another thread uses may not be closed."""
+    """The stores of the present thread; those of other threads may be in use."""
 
     def __init__(self) -> None:
         self.stores: weakref.WeakSet[Store] = weakref.WeakSet()
@@ -171,20 +173,19 @@ class _ThreadStores(threading.local):
             store.close()
 
 
+# SQLite's locks belong to the process. A child that has a connection of its parent, even unused, takes locks for held
+# that are not; the last other process then truncates the journal in which the child writes: "database disk image is
+# malformed" (docs/decisions/0007).
 _thread_stores = _ThreadStores()
 os.register_at_fork(before=_thread_stores.close)
 
 
 class Store:
-    """The database, of one thread. Whoever forks closes it by that, and opens it anew when it is used again.
+    """The database, for use by one thread; a fork closes it, and the next use opens it again.
 
-    SQLite knows its locks by process: of a connection that is carried along, even unused, the child's own next one
-    takes it that they are held. The last of all others then clears the journal in which the child writes.
-
-    A newer format is refused, but not by who is at work (`begun`): each format only adds to the one before, so that a
-    job goes on to its end while another release is installed.
-
-    Who only calls (`even_full`) reads what was last written where the disk takes no more, and is told that it is that.
+    A newer format raises BackendError unless `accept_newer`, which is for runners and supervisors: their jobs go on
+    while another release is installed. With `allow_full_disk`, reads on a full disk return the last written state and
+    log a warning.
     """
 
     def __init__(self, home: Home, *, accept_newer: bool = False, allow_full_disk: bool = False) -> None:
@@ -206,14 +207,15 @@ class Store:
         return self._connection
 
     def close(self) -> None:
-        """Close the database."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Hold the write lock; commit at the end, roll back on an error, also one that a signal's handler raises."""
+        """Hold the write lock; commit at the end, roll back on an error."""
+        # IMMEDIATE: a transaction that reads first and writes later fails where another process wrote in between.
+        # BaseException: also KeyboardInterrupt, which the handler of a signal may raise anywhere.
         with _translate_errors(self.home.database):
             try:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -225,7 +227,6 @@ class Store:
                 raise
 
     def read(self, sql: str, *values: Any) -> list[Any]:
-        """Return all rows of a query."""
         try:
             with _translate_errors(self.home.database):
                 return self._db.execute(sql, values).fetchall()
@@ -238,7 +239,8 @@ class Store:
     def _read_last_written(self, sql: str, *values: Any) -> list[Any] | None:
         if not self.allow_full_disk:
             return None
-        from mpijob.backends.local.queue import disk_full  # rarely needed: start-up is a feature
+        # Rarely needed: its import would delay every command.
+        from mpijob.backends.local.queue import disk_full
 
         rows = disk_full.read_last_written(self.home.database, _VERSION, sql, values)
         if rows is not None:
@@ -248,16 +250,17 @@ class Store:
         return rows
 
     def warn_once(self, sentence: str) -> None:
-        """Say what does not end a call, once."""
+        """Log a warning, unless this object has logged it before."""
         if sentence not in self._warned:
-            import logging  # only when something went wrong
+            # Only for warnings: its import takes milliseconds.
+            import logging
 
             self._warned.add(sentence)
             logging.getLogger(__name__).warning("%s", sentence)
 
     @property
     def data_version(self) -> int:
-        """A number that changes when another process has written."""
+        """A number that changes when another process has written (PRAGMA data_version)."""
         return int(self.read("PRAGMA data_version")[0][0])
 
     # -- jobs -------------------------------------------------------------------------------------
@@ -271,10 +274,9 @@ class Store:
         *,
         deleted: EarlierRuns = EarlierRuns(),  # noqa: B008 - a value
     ) -> None:
-        """Write a new job as one transaction; raise Conflict when a job of that name is not finished.
+        """Store a new job, the next run of its name; raise Conflict while a job of that name is not finished.
 
-        The record of a finished job that had the name before stays, under its uid. The new one is the next run;
-        `deleted` are those that are remembered elsewhere.
+        Finished jobs of the name stay, under their uids. `deleted` are runs of which only the archive knows.
         """
         ref, earlier = state.ref, False
         with self.transaction() as db:
@@ -305,7 +307,7 @@ class Store:
             _add_events(db, ref.uid, (Event(state.created, "Submitted", text),))
 
     def find(self, ref: JobRef) -> Row | None:
-        """Return the job that a reference means now."""
+        """Return a job by uid, or the newest of its name; None if there is none."""
         if ref.uid:
             rows = self.read(f"SELECT {_ROW} FROM jobs WHERE namespace=? AND uid=?", ref.namespace, ref.uid)
         else:
@@ -316,18 +318,19 @@ class Store:
         return _row(rows[0]) if rows else None
 
     def rows(self, where: str, *values: Any) -> list[Row]:
-        """Return the jobs for which a condition holds, oldest first."""
+        """Return the jobs for which an SQL condition holds, oldest first."""
         return [
             _row(row) for row in self.read(f"SELECT {_ROW} FROM jobs WHERE {where} ORDER BY seq", *values)
         ]
 
     def is_current(self) -> bool:
-        """Return whether the tables still have the format that this release knows."""
+        """Return whether the database still has this release's format."""
         return bool(self.read("PRAGMA user_version")[0][0] == _VERSION)
 
     def plan(self, uid: str) -> Plan:
-        """Return the plan that a job runs by; `NotFound` where the job was deleted meanwhile."""
-        from mpijob.model import Plan  # a list needs none: start-up is a feature
+        """Return a job's plan; raise NotFound if the job was deleted meanwhile."""
+        # A list of jobs needs no plans.
+        from mpijob.model import Plan
 
         rows = self.read("SELECT plan FROM plans WHERE uid=?", uid)
         if not rows:
@@ -335,7 +338,7 @@ class Store:
         return codec.decode(rows[0][0], Plan)
 
     def replace_plan(self, uid: str, plan: Plan) -> None:
-        """Let a job run by another plan from its next attempt on."""
+        """Replace a job's plan, for its next attempts."""
         with self.transaction() as db:
             db.execute("UPDATE plans SET plan=? WHERE uid=?", (_encode(plan), uid))
 
@@ -347,31 +350,33 @@ class Store:
         ended: JobState | None = None,
         **columns: Any,
     ) -> None:
-        """Write a job's state, its other columns and the events that go with it, together.
+        """Store a job's state, events and other columns in one transaction.
 
-        Nothing is written where the condition `only_if` does not hold (any more). `ended` is the state of the attempt
-        before, which is kept beside it.
+        Nothing is written if the SQL condition `only_if` does not hold (any more). `ended` is the last state of the
+        attempt before, which is stored too.
         """
         assigned = "".join(f", {column}=?" for column in columns)
         with self.transaction() as db:
-            done = db.execute(
+            updated = db.execute(
                 f"UPDATE jobs SET phase=?, state=?, attempt=?, version=version+1{assigned} WHERE uid=? AND {only_if}",
                 (state.phase.value, _encode(state), state.attempt, *columns.values(), state.ref.uid),
             )
-            _add_events(db, state.ref.uid, events if done.rowcount else ())
-            if ended is not None and done.rowcount:
+            if not updated.rowcount:
+                return
+            _add_events(db, state.ref.uid, events)
+            if ended is not None:
                 db.execute(
                     "INSERT OR REPLACE INTO attempts VALUES (?,?,?)",
                     (ended.ref.uid, ended.attempt, _encode(ended)),
                 )
 
     def request(self, uid: str, desired: str, grace: float | None) -> None:
-        """Note what a user wants to happen to a job."""
+        """Store a user's request, which the job's supervisor reads."""
         with self.transaction() as db:
             db.execute("UPDATE jobs SET desired=?, grace=? WHERE uid=?", (desired, grace, uid))
 
     def remove(self, uid: str) -> None:
-        """Forget a job and everything said about it."""
+        """Delete a job and all its rows; the newest job left of its name becomes the one that the name means."""
         with self.transaction() as db:
             row = db.execute("SELECT namespace, name, newest FROM jobs WHERE uid=?", (uid,)).fetchone()
             for table in ("jobs", "plans", "events", "samples", "tallies", "attempts"):
@@ -383,19 +388,19 @@ class Store:
                 )
 
     def attempts(self, uid: str) -> list[JobState]:
-        """Return how each attempt but the last ended, as far as that was kept."""
+        """Return the last state of each attempt but the present one; earlier releases did not store them."""
         rows = self.read("SELECT state FROM attempts WHERE uid=? ORDER BY attempt", uid)
         return [decode_state(state) for (state,) in rows]
 
-    # -- what is said and measured ----------------------------------------------------------------
+    # -- events and samples -----------------------------------------------------------------------
     def events(self, uid: str, after: int = 0) -> list[Event]:
-        """Return a job's events after a sequence number."""
         rows = self.read("SELECT seq, event FROM events WHERE uid=? AND seq>? ORDER BY seq", uid, after)
         return [msgspec.structs.replace(codec.decode(event, Event), sequence=seq) for seq, event in rows]
 
     def add_samples(self, uid: str, samples: tuple[Sample, ...]) -> None:
-        """Append usage samples to a job, and to what it used in all."""
-        from mpijob.history import account_store  # a list needs none: start-up is a feature
+        """Append usage samples to a job, and add them to its totals."""
+        # A list of jobs needs no accounts.
+        from mpijob.history import account_store
 
         with self.transaction() as db:
             db.executemany(
@@ -415,12 +420,12 @@ class Store:
 
 
 def command_hash(job: MPIJob) -> str:
-    """Return what runs of equal length have in common: every word, the image and the size of the world."""
+    """Return a hash that is equal for runs that probably take equally long: same command, image and world size."""
     return hashlib.blake2b(_encode((*job.words, job.image, job.world)), digest_size=16).hexdigest()
 
 
 def time_limit(job: MPIJob) -> float | None:
-    """Return the seconds after which a job has ended in any case."""
+    """Return the longest time that a job can run in seconds, None if it has no deadline."""
     return None if job.deadline_seconds is None else job.deadline_seconds + job.grace_seconds
 
 
@@ -442,9 +447,11 @@ def _add_events(db: sqlite3.Connection, uid: str, events: tuple[Event, ...]) -> 
 def _open(home: Home, *, accept_newer: bool) -> sqlite3.Connection:
     home.ensure()
     with _translate_errors(home.database):
+        # For the database and its journals, which SQLite creates with the mode of the database.
         old_mask = os.umask(0o077)
         try:
             db = sqlite3.connect(home.database, timeout=30, isolation_level=None)
+            # In WAL mode, a power failure may lose the last transactions but never damages the database.
             db.execute("PRAGMA synchronous=NORMAL")
         finally:
             os.umask(old_mask)
@@ -460,13 +467,13 @@ def _open(home: Home, *, accept_newer: bool) -> sqlite3.Connection:
 
 
 def _migrate(db: sqlite3.Connection) -> None:
-    """Make the tables, or bring those of an older format forward, in one transaction."""
-    from mpijob.history.storage.database import (
-        enable_wal,  # once in the life of a home: start-up is a feature
-    )
+    """Create the tables, or migrate those of an older format, in one transaction."""
+    # Needed once for each home.
+    from mpijob.history.storage.database import enable_wal
 
     enable_wal(db)
     db.execute("BEGIN IMMEDIATE")
+    # The version again, now under the lock: another process may have migrated meanwhile.
     for step in _MIGRATIONS[db.execute("PRAGMA user_version").fetchone()[0] :]:
         for statement in step.split(";\n"):
             db.execute(statement)

@@ -1,4 +1,4 @@
-"""What is written down when a job is submitted: its files, its secrets, its first state."""
+"""Submission of a job: its files, values of secrets, and its row in the store."""
 
 from __future__ import annotations
 
@@ -31,9 +31,12 @@ if TYPE_CHECKING:
 
 
 def queue_job(store: Store, home: Home, settings: Settings, plan: Plan, who: Identity) -> None:
-    """Put a job's files in place and queue it, as one transaction, wholly or not at all."""
+    """Write a job's files and queue it; raise Conflict, and remove the files, if the name is in use."""
+    # A link in the code folder may lead to the database. POSIX locks are lost when a process closes any descriptor of
+    # the file, so copying it while it is open would unlock it (docs/decisions/0007).
     if plan.job.code.path:
-        store.close()  # a link in there may lead to it: whoever reads an open database takes its locks away
+        store.close()
+    # The files first: a runner may claim the job as soon as the row is there.
     write_files(home, plan, settings)
     held_until = NEVER if plan.waits_for else 0.0
     try:
@@ -51,7 +54,8 @@ def queue_job(store: Store, home: Home, settings: Settings, plan: Plan, who: Ide
 
 
 def _archived_runs(settings: Settings, job: MPIJob) -> EarlierRuns:
-    """Return which runs of a job's name the record remembers; a submit has no time to load all that reads records."""
+    """Return the runs of a job's name in the archive of deleted jobs."""
+    # By one query, because the import of `history` would delay every submit.
     path = os.path.join(history_directory(settings, LOCAL), "history.db")
     if not os.path.exists(path):
         return EarlierRuns()
@@ -60,15 +64,16 @@ def _archived_runs(settings: Settings, job: MPIJob) -> EarlierRuns:
         with contextlib.closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as db:
             (count,) = db.execute(f"SELECT count(*) {of_name}", values).fetchone()
             newest = db.execute(f"SELECT state {of_name} ORDER BY created DESC LIMIT 1", values).fetchone()
-    except sqlite3.Error:  # a record that cannot be read stops no job
+    # An archive that cannot be read must not prevent a submit.
+    except sqlite3.Error:
         return EarlierRuns()
     return EarlierRuns(count, decode_state(newest[0]).run if newest else 0)
 
 
 def write_files(home: Home, plan: Plan, settings: Settings) -> None:
-    """Put everything in place that the job's processes will need."""
-    found = find_connections(plan.job, settings)
-    told = {secret.env: secrets.read_value(secret) for secret in plan.job.secrets}
+    """Write all files that the job's processes need; raise BackendError if one cannot be written."""
+    connections = find_connections(plan.job, settings)
+    values = {secret.env: secrets.read_value(secret) for secret in plan.job.secrets}
     work = home.work(plan.uid)
     try:
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,15 +81,15 @@ def write_files(home: Home, plan: Plan, settings: Settings) -> None:
         _install_agent(home)
         if plan.job.profile_mpi and profiler.find_shim(home.root) is not None:
             profiler.ensure_shim(home.root)
-        job_files.write_secrets(home, plan.uid, told)
-        job_files.write_connections(home, plan.uid, found)
+        job_files.write_secrets(home, plan.uid, values)
+        job_files.write_connections(home, plan.uid, connections)
         job_files.write_uploaded(home, plan.uid, code_upload.copy_into(plan.job.code, work))
     except OSError as error:
         raise cannot_write(work, str(error.strerror)) from error
 
 
 def find_connections(job: MPIJob, settings: Settings) -> dict[str, Connection]:
-    """Return the data connections of the job's S3 volumes, by the volumes' sources."""
+    """Return the data connections of a job's S3 volumes, by the volumes' sources."""
     sources = [volume.source for volume in job.volumes if volume.kind is VolumeKind.S3]
     if not sources:
         return {}
@@ -99,12 +104,11 @@ def find_connections(job: MPIJob, settings: Settings) -> dict[str, Connection]:
 
 
 def remove_files(home: Home, plan: Plan) -> None:
-    """Take away what was put in place for a job that was not accepted."""
+    """Remove the files of a job that was not queued."""
     shutil.rmtree(home.job(plan.uid), ignore_errors=True)
 
 
 def first_state(plan: Plan, who: Identity) -> JobState:
-    """Return the state of a job that has just been accepted."""
     return msgspec.structs.replace(
         plan.first_state(who.user, time.time()),
         reason=dependencies.WAITING if plan.waits_for else "WaitingForResources",
@@ -113,11 +117,11 @@ def first_state(plan: Plan, who: Identity) -> JobState:
 
 
 def encode_labels(job: MPIJob) -> str:
-    """Return the labels as the store keeps them."""
+    """Return a job's labels as the store has them, in JSON."""
     return msgspec.json.encode(dict(job.labels)).decode()
 
 
 def _install_agent(home: Home) -> None:
-    """Put the start agent where it is executable: an installed package's files may not be."""
+    # A copy: files of an installed package need not be executable.
     if not home.agent.exists():
         atomic_write.write(home.agent, (Path(SCRIPTS) / "agent.sh").read_bytes(), 0o700)
