@@ -1,4 +1,4 @@
-"""The log files of a job: where they are, whose they are, and whether more will follow."""
+"""The directories of a job's log files, by attempt; `attempts.log_reader` reads them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ REMOVED = "the log files were removed: by a user, by the job, or by log retentio
 
 
 class LogLocations(NamedTuple):
-    """The directories of the wanted attempts, which worker each rank is on, and whether all is said."""
+    """Directories with their attempts, the worker of each rank, and whether the log is complete (`over`).
+
+    `final`: the job has ended or is suspended; its last lines may still be missing.
+    """
 
     directories: list[tuple[Path, int]]
     worker_of: dict[int, int]
@@ -25,7 +28,8 @@ class LogLocations(NamedTuple):
     final: bool = True
 
     def missing_lines(self) -> list[LogLine]:
-        """Return a line for each attempt whose files are gone, of a job that has ended or rests."""
+        """Return a line for each attempt whose log files were removed."""
+        # A running job may not have created its directory yet.
         gone = [attempt for directory, attempt in self.directories if self.final and not directory.is_dir()]
         return [
             log_reader.gap_line(REMOVED, time.time_ns(), Role.LAUNCHER, attempt=attempt) for attempt in gone
@@ -33,7 +37,7 @@ class LogLocations(NamedTuple):
 
 
 def find_logs(store: Store, home: Home, uid: str, query: LogQuery) -> LogLocations:
-    """Return where to read what a job said, and says."""
+    """Return where the log files of a job are; none for a deleted one."""
     row = next(iter(store.rows("uid=?", uid)), None)
     if row is None:
         return LogLocations([], {}, True)
@@ -45,16 +49,21 @@ def find_logs(store: Store, home: Home, uid: str, query: LogQuery) -> LogLocatio
 
 
 def log_directories(home: Home, row: Row, attempt: int | None = None) -> list[tuple[Path, int]]:
-    """Return where one attempt wrote, or each; one that has not come so far has no files to lose."""
-    wanted = [*range(1, row.attempt + 1)] if attempt is None else [attempt]
-    places = [(home.logs(row.uid, each), each) for each in wanted]
-    begun = row.state.running is not None
-    return [(place, each) for place, each in places if begun or each < row.attempt or place.is_dir()]
+    """Return the log directories of one attempt or of all, each with its attempt."""
+    numbers = [*range(1, row.attempt + 1)] if attempt is None else [attempt]
+    directories = [(home.logs(row.uid, number), number) for number in numbers]
+    # An attempt that was ended before its ranks ran may have no directory; that is no gap.
+    has_run = row.state.running is not None
+    return [
+        (directory, number)
+        for directory, number in directories
+        if has_run or number < row.attempt or directory.is_dir()
+    ]
 
 
-def merge(found: LogLocations, query: LogQuery, target: IO[bytes], *, compress: bool) -> None:
-    """Write all that the wanted sources said, one attempt after the other."""
-    sources = log_reader.matching_sources(found.directories, found.worker_of, query)
+def merge(locations: LogLocations, query: LogQuery, target: IO[bytes], *, compress: bool) -> None:
+    """Write the merged lines of the matching sources, one attempt after the other."""
+    sources = log_reader.matching_sources(locations.directories, locations.worker_of, query)
     for attempt in sorted({source.attempt for source in sources}):
         files = [(source.label, source.path) for source in sources if source.attempt == attempt]
         parallel_merge.merge(files, target, compress=compress)

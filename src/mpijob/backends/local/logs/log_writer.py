@@ -1,9 +1,7 @@
-"""Writing the CRI log files of one attempt.
+"""The log files of one attempt, in CRI format: written from pipes, with values of secrets masked.
 
-A full disk must not stop a rank: what cannot be written is counted and marked in the log as a gap
-once there is room again. The last of a disk is left to the job's state: without it, nobody could even say that
-the job has ended, or delete it. The values of the job's secrets are masked before anything is written. Reading is in
-`log_reader`.
+A full disk does not stop a rank: bytes that cannot be written are counted, and marked as a gap when there is space
+again. `attempts.log_reader` reads the files.
 """
 
 from __future__ import annotations
@@ -21,47 +19,51 @@ if TYPE_CHECKING:
     from mpijob.observation.redaction.stream import StreamRedactor
 
 _STREAMS = ("stdout", "stderr")
+# A read of fewer bytes has probably emptied the pipe: another one would cost a system call for nothing.
 _MANY_BYTES = 4096
-_CHECK_BYTES = 64 << 10  # that are written between two looks at the disk
-_MAX_FILES = 256  # files that may grow meanwhile
+# Written to one file between two checks of the disk space; `_MAX_FILES` may grow meanwhile.
+_CHECK_BYTES = 64 << 10
+_MAX_FILES = 256
 
 
 class LogFile:
-    """One source's log (launcher, worker or rank); both of its streams go into the same file."""
+    """The log file of one source (launcher, worker or rank), with both of its streams."""
 
     def __init__(
         self, path: Path, now_ns: Callable[[], int] = time.time_ns, masked_values: tuple[str, ...] = ()
     ) -> None:
         self._path = path
         self._now_ns = now_ns
-        self._fd: int | None = None  # opened with the first line: most sources of a short job say nothing
+        # Opened for the first line: most sources of a short job print nothing.
+        self._fd: int | None = None
         self._writers = {name: cri.CriWriter(name) for name in _STREAMS}
         self._redactors = _redactors(masked_values) if masked_values else {}
         self.lost_bytes = 0
-        self._ends_mid_line = False  # the last line that is there is not whole
+        # Whether the last write on a full disk has cut a line.
+        self._ends_mid_line = False
         self._until_check = 0
 
     def feed(self, stream: str, data: bytes) -> None:
-        """Store what a pipe said."""
+        """Write data of a stream, which may end within a line."""
         now = self._now_ns()
         if self._redactors:
             data = self._redactors[stream].feed(data)
         self._write(self._writers[stream].feed(data, now), now, len(data))
 
     def finish(self, stream: str) -> None:
-        """Store the rest of a stream that has ended."""
-        now, stamper = self._now_ns(), self._writers[stream]
+        """Write the rest of a stream that has ended."""
+        now, writer = self._now_ns(), self._writers[stream]
         if self._redactors:
-            self._write(stamper.feed(self._redactors[stream].flush(), now), now)
-        self._write(stamper.flush(now), now)
+            self._write(writer.feed(self._redactors[stream].flush(), now), now)
+        self._write(writer.flush(now), now)
 
     def write_line(self, text: str) -> None:
-        """Store a line of our own, on stderr."""
+        """Write a line of mpijob's own, as stderr."""
         now = self._now_ns()
         self._write([cri.format_line(now, "stderr", text.encode(), False)], now)
 
     def close(self) -> None:
-        """Store what is left and close the file."""
+        """Write what is left, and close the file."""
         for stream in self._writers:
             self.finish(stream)
         if self.lost_bytes:
@@ -69,7 +71,7 @@ class LogFile:
         if self._fd is not None:
             os.close(self._fd)
 
-    def _write(self, lines: list[bytes], now: int, said: int = 0) -> None:
+    def _write(self, lines: list[bytes], now: int, payload_bytes: int = 0) -> None:
         if not lines:
             return
         data = b"".join(lines)
@@ -79,12 +81,13 @@ class LogFile:
         if written == len(data):
             self.lost_bytes, self._ends_mid_line = 0, False
         else:
-            missing = len(data) - written  # time stamps included, which nobody said
-            self.lost_bytes += min(said, missing) if said else missing
+            # `data` has time stamps, which are not the job's output.
+            missing = len(data) - written
+            self.lost_bytes += min(payload_bytes, missing) if payload_bytes else missing
             self._ends_mid_line = data[written - 1 : written] != b"\n" if written else self._ends_mid_line
 
     def _gap(self, now: int) -> bytes:
-        """Return the line that says what is missing; one that was cut off is ended before."""
+        """Return a line about the missing bytes, after the end of a line that was cut."""
         text = f"mpijob: {self.lost_bytes} bytes of output are missing here: the disk was full"
         return (b"\n" if self._ends_mid_line else b"") + cri.format_line(now, "stderr", text.encode(), False)
 
@@ -97,7 +100,9 @@ class LogFile:
             return 0
 
     def _has_space(self, size: int) -> bool:
-        """Whether the disk has more than what is left to the job's state; looked at now and then."""
+        """Return whether the disk has space beyond the reserve."""
+        # The reserve is for job states: without it a job could neither end nor be deleted. The less space there is, the
+        # sooner is the next check, since all files together must not use up the reserve in between.
         self._until_check -= size
         if self._until_check > 0:
             return True
@@ -107,34 +112,34 @@ class LogFile:
 
 
 def _redactors(masked_values: tuple[str, ...]) -> dict[str, StreamRedactor]:
-    from mpijob.observation.redaction.stream import StreamRedactor  # most jobs have no secrets
+    # Most jobs have no secrets.
+    from mpijob.observation.redaction.stream import StreamRedactor
 
     return {name: StreamRedactor(masked_values) for name in _STREAMS}
 
 
 class LogTarget(Protocol):
-    """Where a pipe's data goes."""
+    """Where a pipe's data goes: a `LogFile` or a `StepOutput`."""
 
-    def feed(self, stream: str, data: bytes) -> None:
-        """Store what a pipe said."""
+    def feed(self, stream: str, data: bytes) -> None: ...
 
-    def finish(self, stream: str) -> None:
-        """Store the rest of a stream that has ended."""
+    def finish(self, stream: str) -> None: ...
 
 
 class PipeReader:
-    """Reads one pipe into a log file, as far as there is something."""
+    """Reads one pipe into a log; the caller closes the descriptor."""
 
     def __init__(self, fd: int, log: LogTarget, stream: str) -> None:
         self.fd = fd
         self._log = log
         self._stream = stream
         self.ended = False
-        self.has_more = False  # whether much was there the last time
+        # Whether the last `read_some` has probably not emptied the pipe.
+        self.has_more = False
         os.set_blocking(fd, False)
 
     def read_some(self, rounds: int = 4) -> None:
-        """Take what is there, at most a few buffers so that other pipes get their turn."""
+        """Read what is in the pipe, at most a few buffers, so that other pipes are not delayed."""
         self.has_more = False
         for _ in range(rounds):
             try:
@@ -151,7 +156,7 @@ class PipeReader:
             self.has_more = True
 
     def drain(self) -> None:
-        """Take all that is left."""
+        """Read everything that is left, and finish the stream."""
         while not self.ended:
             try:
                 data = os.read(self.fd, 65536)

@@ -1,7 +1,6 @@
-"""A job's log files as downloads: each stream's own bytes, or all of them merged by time.
+"""Log files of a job merged by time, for downloads; large ones in parts, one process for each core.
 
-A large merge is done in parts, one behind the other in time, by as many processes as there are cores: this
-module is also the program of such a helper. How lines are merged is the business of `observation/logs/bulk_merge`.
+Each part is a period of time. This module is also the program of the processes; `observation.logs.bulk_merge` merges.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _COMPRESSION = 6
 
 
 class FileRange(msgspec.Struct, frozen=True):
-    """Some bytes of one source's log file, from one line's beginning to another's."""
+    """A range of bytes of one source's log file, from the start of a line to that of another."""
 
     source: str
     path: str
@@ -33,7 +32,8 @@ class FileRange(msgspec.Struct, frozen=True):
     end: int
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield its bytes, a few at first."""
+        """Yield the bytes in chunks, small ones first."""
+        # So that the first lines of a download come at once.
         with open(self.path, "rb", buffering=0) as file:
             at, size = self.begin, bulk_merge.FIRST_BYTES
             file.seek(at)
@@ -44,22 +44,23 @@ class FileRange(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What one process merges: a stretch of time of every file."""
+    """The work of one process: the same period of time of every file."""
 
     ranges: list[FileRange]
     compress: bool
 
 
 def merge(files: Sequence[tuple[str, Path]], target: IO[bytes], *, compress: bool, parts: int = 0) -> None:
-    """Write all lines of the files in time order; the first come at once."""
+    """Write all lines of the files (source and path each) in time order; the first lines come at once."""
     if not files:
         return
-    todo = [Part(ranges, compress) for ranges in _split(files, parts or _count_parts(files))]
+    first, *others = (Part(ranges, compress) for ranges in _split(files, parts or _count_parts(files)))
     with ExitStack() as stack:
-        helpers = [stack.enter_context(_MergeProcess(part)) for part in todo[1:]]
-        _write(todo[0], target)
-        for helper in helpers:
-            helper.copy_to(target)
+        processes = [stack.enter_context(_MergeProcess(part)) for part in others]
+        # By this process, and straight into the target.
+        _write(first, target)
+        for process in processes:
+            process.copy_to(target)
 
 
 def _count_parts(files: Sequence[tuple[str, Path]]) -> int:
@@ -68,15 +69,16 @@ def _count_parts(files: Sequence[tuple[str, Path]]) -> int:
 
 
 def _split(files: Sequence[tuple[str, Path]], parts: int) -> list[list[FileRange]]:
+    # At the same times in every file, found by binary search: the lines of a file are in time order.
     stamps = _split_times(max((path for _, path in files), key=lambda path: path.stat().st_size), parts)
-    found: list[list[FileRange]] = [[] for _ in range(len(stamps) + 1)]
+    ranges: list[list[FileRange]] = [[] for _ in range(len(stamps) + 1)]
     for source, path in files:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             ends = bulk_merge.places(partial(_read_at, file.fileno()), size, stamps)
-        for part, begin, end in zip(found, [0, *ends], ends, strict=False):
+        for part, begin, end in zip(ranges, [0, *ends], ends, strict=False):
             part.append(FileRange(source, str(path), begin, end))
-    return found
+    return ranges
 
 
 def _read_at(fd: int, at: int, count: int) -> bytes:
@@ -84,32 +86,34 @@ def _read_at(fd: int, at: int, count: int) -> bytes:
 
 
 def _split_times(largest: Path, parts: int) -> list[str]:
-    """Return time stamps that cut the largest file into parts of about the same size."""
+    """Return time stamps that split the largest file into parts of about the same size."""
     size = largest.stat().st_size
     with largest.open("rb") as file:
-        found = []
+        stamps = []
         for number in range(1, parts):
+            # The first line read is a part of one.
             file.seek(size * number // parts)
             file.readline()
-            found.append(file.readline()[:30].decode("latin-1"))
-    return found
+            stamps.append(file.readline()[:30].decode("latin-1"))
+    return stamps
 
 
 def _write(part: Part, target: IO[bytes]) -> None:
-    files = {one.source: one.chunks() for one in part.ranges}
+    files = {file_range.source: file_range.chunks() for file_range in part.ranges}
     if not part.compress:
         for lines in bulk_merge.merged(files):
             target.write(lines)
         return
-    import gzip  # the first line of a plain merge does not wait for it
+    # The first line of an uncompressed merge does not wait for this import.
+    import gzip
 
-    with gzip.GzipFile(fileobj=target, mode="wb", compresslevel=_COMPRESSION, mtime=0) as packed:
+    with gzip.GzipFile(fileobj=target, mode="wb", compresslevel=_COMPRESSION, mtime=0) as compressed:
         for lines in bulk_merge.merged(files):
-            packed.write(lines)
+            compressed.write(lines)
 
 
 class _MergeProcess:
-    """Another process that merges a later part into a file of its own; packed parts one behind the other are one."""
+    """A process that merges a part into a temporary file; concatenated gzip files are a valid one (RFC 1952)."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -127,7 +131,7 @@ class _MergeProcess:
         return self
 
     def copy_to(self, target: IO[bytes]) -> None:
-        """Write what the process has merged, once it is done."""
+        """Wait for the process, and copy its result; raise OSError if it failed."""
         if self._process.wait():
             raise OSError(f"the log merge process ended with {self._process.returncode}")
         self._file.seek(0)

@@ -1,7 +1,7 @@
-"""The output of a script: what its steps' ranks print goes to their own logs, the rest is the launcher's.
+"""The output of a script, divided into the launcher's log and the logs of its steps' ranks (docs/decisions/0056).
 
-A step whose output the script does not take elsewhere has its launcher put a tag before each line (`step.sh`); here
-the tags become the log that a line is stored in. One reader writes all of them, so their order is that of the script.
+Where a script does not redirect a step's output, the MPI launcher tags each line with its rank (`step.sh`). All lines
+come through one pipe, because the script may filter them (`mpirun … | grep`), so they are in the script's order.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from mpijob.backends.local.logs.log_writer import LogFile
 from mpijob.formats.launch.rank_output import Output
 from mpijob.model import Plan
 
-_NOISE = re.compile(rb"\[[^\]\s]+\] plm:(?:ssh|rsh): Warning: setpgid\(")  # PRRTE and our agent, and no fault
-_MAX_LINE_BYTES = 64 << 10  # of a line without an end, before it is stored as it is
+# A harmless warning of PRRTE about our agent.
+_NOISE = re.compile(rb"\[[^\]\s]+\] plm:(?:ssh|rsh): Warning: setpgid\(")
+# A longer line is written in pieces, so that memory is bounded.
+_MAX_LINE_BYTES = 64 << 10
 
 
 class StepOutput:
-    """Takes the place of the launcher's log for the two streams of a script."""
+    """A `LogTarget` for the two streams of a script; `current` returns the number of the running step."""
 
     def __init__(
         self, log: LogFile, of_rank: Callable[[Path], LogFile], folder: Path, plan: Plan,
@@ -31,7 +33,6 @@ class StepOutput:
         self._files: dict[tuple[int, int], LogFile] = {}
 
     def feed(self, stream: str, data: bytes) -> None:
-        """Store what the script and its steps said."""
         *lines, rest = (self._rest[stream] + data).split(b"\n")
         if len(rest) > _MAX_LINE_BYTES:
             lines, rest = [*lines, rest], b""
@@ -40,7 +41,6 @@ class StepOutput:
         self._rest[stream] = rest
 
     def finish(self, stream: str) -> None:
-        """Store the rest of a stream that has ended."""
         rest, self._rest[stream] = self._rest[stream], b""
         if rest:
             self._store(stream, rest)
@@ -48,7 +48,7 @@ class StepOutput:
             log.finish(stream)
 
     def close(self) -> None:
-        """Store what is left and close the files."""
+        """Write what is left, and close the files."""
         for stream in self._rest:
             self.finish(stream)
         for log in (self._log, *self._files.values()):
@@ -56,12 +56,12 @@ class StepOutput:
 
     def _store(self, stream: str, line: bytes) -> None:
         self._output.step = self._current() or 0
-        for said in self._output.pieces(line):
-            if said.rank is not None and said.step is not None:
-                told = said.stream if said.stream == "stderr" else stream
-                self._rank_log(said.step, said.rank).feed(told, said.text)
-            elif not _NOISE.match(said.text):
-                self._log.feed(stream, said.text)
+        for piece in self._output.pieces(line):
+            if piece.rank is not None and piece.step is not None:
+                rank_stream = piece.stream if piece.stream == "stderr" else stream
+                self._rank_log(piece.step, piece.rank).feed(rank_stream, piece.text)
+            elif not _NOISE.match(piece.text):
+                self._log.feed(stream, piece.text)
 
     def _rank_log(self, step: int, rank: int) -> LogFile:
         key = step, rank

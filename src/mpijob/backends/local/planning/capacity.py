@@ -1,6 +1,6 @@
-"""What this machine offers to a job: what it has, what of it is free, what a namespace may take, how long one waits.
+"""The facts of this machine for admission: capacity, free resources, quota, wait estimate.
 
-Measuring is done in `machine`, counting in `store` and `scheduler`; what it means for a job is judged by `admission`.
+`machine` detects the capacity, `scheduler` counts what jobs hold, and `admission` decides.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from mpijob.model.spec import quantity
 from mpijob.model.status.forecast import Forecast
 from mpijob.settings import Settings
 
+# In sentences of `admission`.
 _PLACE = "this machine"
 
 
 def facts(store: Store, settings: Settings, job: MPIJob, who: str) -> Facts:
-    """Return what this machine has, what of it is free, and when a job of this user would start."""
+    """Return the facts by which admission decides on a job of user `who`."""
     capacity = machine.capacity(settings)
     row = store.find(JobRef(job.namespace, job.name))
     needs = scheduler.cap_cores(admission.needs(job), capacity, oversubscribe=settings.oversubscribe)
@@ -67,26 +68,30 @@ def _quota(store: Store, settings: Settings, namespace: str) -> Quota | None:
 
 
 def add_forecasts(store: Store, settings: Settings, states: Sequence[JobState]) -> tuple[JobState, ...]:
-    """Return states; those of queued jobs with what they wait for, their places, and when they will start."""
+    """Return the states, those of queued jobs with the reason, queue position and estimate of their wait."""
     capacity = machine.capacity(settings)
     uids = {state.ref.uid for state in states if state.phase is Phase.QUEUED}
+    # Of all at once: the queue is simulated only once.
     known = wait_estimate.forecasts(store, settings, capacity, time.time(), uids)
-    around = Facts(
+    common_facts = Facts(
         place=_PLACE,
         capacity=capacity,
         free=capacity.minus(scheduler.held_amounts(store)),
         oversubscribe=settings.oversubscribe,
     )
     return tuple(
-        _add_forecast(store, around, state, known) if state.phase is Phase.QUEUED else state
+        _add_forecast(store, common_facts, state, known) if state.phase is Phase.QUEUED else state
         for state in states
     )
 
 
-def _add_forecast(store: Store, around: Facts, state: JobState, known: Mapping[str, Forecast]) -> JobState:
+def _add_forecast(
+    store: Store, common_facts: Facts, state: JobState, known: Mapping[str, Forecast]
+) -> JobState:
     try:
         plan = store.plan(state.ref.uid)
-    except NotFound:  # somebody has deleted it since we looked
+    # It was deleted meanwhile.
+    except NotFound:
         return state
     if plan.waits_for and dependencies.is_held(state):
         return dependencies.with_waiting(state, plan, store)
@@ -95,6 +100,6 @@ def _add_forecast(store: Store, around: Facts, state: JobState, known: Mapping[s
     if (found := known.get(state.ref.uid)) is not None:
         state = state.forecast(found)
     ahead = (state.queue_position or 1) - 1
-    facts = msgspec.structs.replace(around, waiting_jobs=ahead)
+    facts = msgspec.structs.replace(common_facts, waiting_jobs=ahead)
     sentence = admission.waiting_sentence(plan.job, facts)
     return msgspec.structs.replace(state, waiting_for=sentence or state.waiting_for)

@@ -1,4 +1,4 @@
-"""What this machine has: cores, memory, GPUs; and whether a process that we once knew still lives."""
+"""This machine: cores, memory, GPUs, fabrics, and identities of processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def capacity(settings: Settings) -> Amounts:
-    """Return what jobs may use here: what the machine has, or less where the settings say so."""
+    """Return what jobs may use: this machine's cores, memory and GPUs, or what the settings say."""
     cores = settings.cores if settings.cores is not None else float(len(os.sched_getaffinity(0)))
     memory = int(quantity.parse(settings.memory)) if settings.memory else _memory_bytes()
     return Amounts(cores, memory, len(gpu_ids(settings)))
@@ -24,6 +24,7 @@ def capacity(settings: Settings) -> Amounts:
 
 def _memory_bytes() -> int:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # In a container, its limit (cgroup v2 or v1; "max" is no number).
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):
             total = min(total, int(_read_text(path)))
@@ -31,7 +32,7 @@ def _memory_bytes() -> int:
 
 
 def gpu_ids(settings: Settings) -> tuple[str, ...]:
-    """Return the names of the GPUs that jobs may use, as CUDA_VISIBLE_DEVICES takes them."""
+    """Return the GPUs that jobs may use, as numbers for CUDA_VISIBLE_DEVICES."""
     if settings.gpus is not None:
         return tuple(str(index) for index in range(settings.gpus))
     return _nvidia_gpus()
@@ -47,7 +48,7 @@ def _nvidia_gpus() -> tuple[str, ...]:
 
 
 def fabrics(root: str = "/sys/class/infiniband") -> frozenset[str]:
-    """Return the fast networks of this machine, under the names that a cluster's device plugins give them."""
+    """Return the fast networks of this machine, named as resources of Kubernetes device plugins."""
     found = set[str]()
     for device in sorted(os.listdir(root)) if os.path.isdir(root) else ():
         if device.startswith("efa"):
@@ -61,15 +62,16 @@ def fabrics(root: str = "/sys/class/infiniband") -> frozenset[str]:
 
 
 def node_name() -> str:
-    """Return this machine's name."""
     return os.uname().nodename
 
 
-# -- processes that outlive their parents are known by pid and start time: pids are used again --------
+# -- identities of processes --------------------------------------------------------------------------
+# The kernel uses pids again, so a stored pid alone may be another process. Start times count from the boot.
 def process_identity(pid: int) -> str:
-    """Return `pid:start:boot` for a living process, "" when there is none."""
+    """Return `pid:start:boot` of a living process, "" for one that is gone or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
+            # After the last parenthesis, because the program's name may contain some.
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return ""
@@ -78,15 +80,14 @@ def process_identity(pid: int) -> str:
     return f"{pid}:{int(fields[19])}:{_boot_id()}"
 
 
-def is_alive(known: str) -> bool:
-    """Return whether the very process that `identity` once described still runs."""
-    pid = known.partition(":")[0]
-    return pid.isdigit() and process_identity(int(pid)) == known
+def is_alive(identity: str) -> bool:
+    """Return whether the process of an identity still runs; False for ""."""
+    pid = identity.partition(":")[0]
+    return pid.isdigit() and process_identity(int(pid)) == identity
 
 
-def pid_of(known: str) -> int:
-    """Return the pid in an identity."""
-    return int(known.partition(":")[0])
+def pid_of(identity: str) -> int:
+    return int(identity.partition(":")[0])
 
 
 @functools.cache

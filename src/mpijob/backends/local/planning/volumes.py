@@ -1,8 +1,7 @@
-"""What a volume means on one machine: a directory of this machine, seen at the place that the job names.
+"""Volumes on this machine: directories that are mounted in the job's own mount namespace.
 
-A `path` volume is the directory itself. Claims, NFS exports, config maps and secrets are directories
-under the engine's home, kept from job to job, so that a job that reads `/data` on a cluster finds it
-here too. The place is made in the job's own mount namespace: nothing appears on the machine itself.
+A `path` volume is the directory itself. Claims, NFS exports, config maps and secrets are directories in the engine's
+home that stay from job to job, so that a job that reads `/data` on a cluster finds it here too.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from mpijob.model import MPIJob, Volume, VolumeKind
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """One directory and where the job sees it."""
+    """A directory, and the path at which the job sees it."""
 
     source: str
     target: str
@@ -29,9 +28,10 @@ class Bind(msgspec.Struct, frozen=True):
 
 
 def binds(job: MPIJob, home: Home, directory: Path) -> tuple[Bind, ...]:
-    """Return what has to be shown where; shared memory is every job's own already."""
-    wanted = (volume for volume in job.volumes if volume.kind is not VolumeKind.SHM)
-    return tuple(Bind(str(_source(v, job, home, directory)), v.mount, v.read_only) for v in wanted)
+    """Return the mounts of a job that is submitted from `directory`."""
+    # Not shared memory: each job's namespace has a /dev/shm of its own.
+    mounted = (volume for volume in job.volumes if volume.kind is not VolumeKind.SHM)
+    return tuple(Bind(str(_source(v, job, home, directory)), v.mount, v.read_only) for v in mounted)
 
 
 def _source(volume: Volume, job: MPIJob, home: Home, directory: Path) -> Path:
@@ -44,10 +44,10 @@ def _source(volume: Volume, job: MPIJob, home: Home, directory: Path) -> Path:
     return home.root / "volumes" / job.namespace / volume.kind.value / (volume.source.strip("/") or "unnamed")
 
 
-def check(job: MPIJob, found: tuple[Bind, ...], chosen: Isolation) -> Iterator[Finding]:
-    """Yield what cannot be had here, and what is different."""
+def check(job: MPIJob, mounts: tuple[Bind, ...], chosen: Isolation) -> Iterator[Finding]:
+    """Yield errors for volumes that this machine cannot mount, and notices where they differ from a cluster's."""
     paths = {volume.mount for volume in job.volumes if volume.kind is VolumeKind.PATH}
-    for bind in found:
+    for bind in mounts:
         if chosen is not Isolation.NAMESPACES and bind.source != bind.target:
             yield _error(bind, "cannot be mounted at another path: this machine does not allow namespaces",
                          f"use the directory's own path as the mount: {bind.source}")  # fmt: skip
@@ -63,29 +63,30 @@ def _error(bind: Bind, message: str, hint: str) -> Finding:
 
 
 def raise_errors(findings: tuple[Finding, ...]) -> None:
-    """Raise when a volume cannot be had here."""
+    """Raise InvalidJob if there are errors among the findings."""
     if errors := tuple(finding for finding in findings if finding.severity is Severity.ERROR):
         raise InvalidJob.of(errors)
 
 
-def mount_all(found: tuple[Bind, ...], new_root: Path) -> None:
-    """As PID 1 of the job's namespaces: show the directories at their places.
+def mount_all(mounts: tuple[Bind, ...], new_root: Path) -> None:
+    """Mount the directories; call it as PID 1 of the job's namespaces.
 
-    A place that does not exist is made on a root of our own, in memory, on which everything of the
-    machine's root is shown as it is; the machine's own directories are not touched.
+    `new_root` is a directory that may be used as the new root.
     """
-    if not found:
+    if not mounts:
         return
-    for bind in found:
+    for bind in mounts:
         Path(bind.source).mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(not os.path.isdir(bind.target) for bind in found):
+    if any(not os.path.isdir(bind.target) for bind in mounts):
         _switch_root(new_root)
-    for bind in found:
+    for bind in mounts:
         os.makedirs(bind.target, exist_ok=True)
         syscalls.mount_bind(bind.source, bind.target, read_only=bind.read_only)
 
 
 def _switch_root(new_root: Path) -> None:
+    # A mount point must exist, and one like /data cannot be created on the machine's root without root. So the new root
+    # is a tmpfs, on which all directories of the old root are mounted.
     new_root.mkdir(mode=0o755, parents=True, exist_ok=True)
     syscalls.mount_tmpfs(str(new_root), mode="0755")
     for entry in sorted(os.scandir("/"), key=lambda entry: entry.name):
@@ -93,9 +94,9 @@ def _switch_root(new_root: Path) -> None:
     syscalls.change_root(str(new_root))
 
 
-def _mirror(entry: os.DirEntry[str], place: Path) -> None:
+def _mirror(entry: os.DirEntry[str], target: Path) -> None:
     if entry.is_symlink():
-        place.symlink_to(os.readlink(entry.path))
+        target.symlink_to(os.readlink(entry.path))
     elif entry.is_dir():
-        place.mkdir()
-        syscalls.mount_bind(entry.path, str(place), whole_tree=True)
+        target.mkdir()
+        syscalls.mount_bind(entry.path, str(target), whole_tree=True)

@@ -1,6 +1,6 @@
-"""What this machine's queue knows of waiting: its order, who runs, and how long each command has run before.
+"""Wait estimates of this machine's queue, from its order, the running jobs, and earlier runs of the same commands.
 
-The queue is played out by `observation/state/queue_wait`, in the order and by the rules of `queue/scheduler`.
+`observation.state.queue_wait` simulates the queue, by the rules of `queue.scheduler`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from mpijob.model.status.forecast import Forecast
 from mpijob.observation.state import queue_wait
 from mpijob.settings import Settings
 
+# The plan is large; it is read only for rows of earlier releases, which lack the two columns.
 _RUN_TIME = "CASE WHEN command IS NULL THEN plan END, command, time_limit"
 _HOLDING = (
     f"SELECT owner, namespace, state, {_RUN_TIME}, cores, memory, gpus"
@@ -50,13 +51,13 @@ _COUNT_AHEAD = (
 
 
 class _Planned(msgspec.Struct, frozen=True):
-    """Of a plan, what was asked for."""
+    """The part of a plan that is needed here; the rest is not decoded."""
 
     job: MPIJob
 
 
 class NewJob(NamedTuple):
-    """A job that is not in the queue yet."""
+    """A job that is not submitted yet."""
 
     job: MPIJob
     owner: str
@@ -66,17 +67,17 @@ class NewJob(NamedTuple):
 def forecasts(
     store: Store, settings: Settings, capacity: Amounts, now: float, uids: Collection[str]
 ) -> dict[str, Forecast]:
-    """Return for each of these jobs that waits for room, by its uid, when it will start."""
-    found = _distant_positions(store, uids)
-    if found.keys() >= set(uids):
-        return found
+    """Return the forecasts of those of these jobs that wait for resources, by uid."""
+    distant = _distant_positions(store, uids)
+    if distant.keys() >= set(uids):
+        return distant
     rows = store.read(_QUEUED, queue_wait.MOST)
     queue = _queue(store, settings, capacity, now, rows, None)
-    return found | dict(zip((uid for uid, *_ in rows), queue_wait.forecasts(queue), strict=True))
+    return distant | dict(zip((uid for uid, *_ in rows), queue_wait.forecasts(queue), strict=True))
 
 
 def _distant_positions(store: Store, uids: Collection[str]) -> dict[str, Forecast]:
-    """Return the places of those jobs that are too far back to be played out."""
+    """Return positions, without estimates, of those jobs that are behind the simulated part of the queue."""
     found: dict[str, Forecast] = {}
     for priority, last in store.read(_LAST_SIMULATED, queue_wait.MOST - 1):
         for uid in uids:
@@ -91,7 +92,7 @@ def _distant_positions(store: Store, uids: Collection[str]) -> dict[str, Forecas
 
 
 def forecast_new(store: Store, settings: Settings, capacity: Amounts, now: float, new: NewJob) -> Forecast:
-    """Return when a job would start that is submitted now."""
+    """Return the forecast of a job that is submitted now."""
     priority = new.job.priority_number
     last = store.read(_LAST_SIMULATED, queue_wait.MOST - 1)
     if last and last[0][0] >= priority:
@@ -156,14 +157,14 @@ def _queue(
 
 
 class _RunTime(NamedTuple):
-    """What says how long a job runs."""
+    """What tells how long a job runs: a hash of its command, and its time limit in seconds."""
 
     command: str
     limit: float | None
 
     @classmethod
     def of(cls, plan: bytes | None, command: str, limit: float | None) -> _RunTime:
-        """Return it from the columns; a job of an earlier release has it in its plan alone."""
+        """Return it from the columns of `_RUN_TIME`."""
         return cls(command, limit) if plan is None else cls.of_job(codec.decode(plan, _Planned).job)
 
     @classmethod
@@ -174,7 +175,7 @@ class _RunTime(NamedTuple):
 def _free_amounts(
     store: Store, settings: Settings, capacity: Amounts
 ) -> tuple[dict[str, float], frozenset[str]]:
-    """Return what is free, also within each namespace's quota, which holds up nobody else's jobs."""
+    """Return free amounts, those of quotas included, and the names of the latter, which delay their namespace only."""
     free = _amounts(capacity.minus(scheduler.held_amounts(store)))
     private: dict[str, float] = {}
     for namespace, quota in settings.quotas.items():
@@ -184,26 +185,25 @@ def _free_amounts(
         )[0]
         memory_limit = float(quantity.parse(quota.memory)) if quota.memory else None
         limits = (quota.cpu, memory_limit, quota.gpu, quota.jobs)
-        for name, most, used in zip(
+        for name, limit, used in zip(
             ("cpu", "memory", "gpu", "jobs"), limits, (cores, memory, gpus, jobs), strict=True
         ):
-            if most is not None:
-                private[f"{namespace}/{name}"] = most - used
+            if limit is not None:
+                private[f"{namespace}/{name}"] = limit - used
     return free | private, frozenset(private)
 
 
 def _amounts(needs: Amounts, namespace: str = "", limited: frozenset[str] = frozenset()) -> dict[str, float]:
-    """Return amounts by their names, of a namespace with a quota also those that count against it."""
-    found = {"cpu": needs.cores, "memory": float(needs.memory_bytes), "gpu": float(needs.gpus)}
+    """Return amounts by name; for a namespace with a quota (in `limited`) also those that count against it."""
+    amounts = {"cpu": needs.cores, "memory": float(needs.memory_bytes), "gpu": float(needs.gpus)}
     if namespace in limited:
-        found |= {f"{namespace}/{name}": amount for name, amount in found.items()} | {
-            f"{namespace}/jobs": 1.0
-        }
-    return found
+        amounts |= {f"{namespace}/{name}": amount for name, amount in amounts.items()}
+        amounts[f"{namespace}/jobs"] = 1.0
+    return amounts
 
 
 def _past_durations(store: Store, commands: Collection[str]) -> dict[str, list[float]]:
-    """Return how long the last finished jobs held their resources, by command."""
+    """Return the seconds that the last finished jobs held their resources, by command."""
     found: dict[str, list[float]] = {}
     for blob, *timed in store.read(_ENDED) if commands else ():
         command = _RunTime.of(*timed).command

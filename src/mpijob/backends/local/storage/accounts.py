@@ -1,4 +1,4 @@
-"""The accounts of jobs that are here; those that were deleted are in the archive."""
+"""Accounts of the jobs in the store; those of deleted jobs are in the archive."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from mpijob.model.status.accounts import Account, AccountQuery
 
 
 def find(store: Store, query: AccountQuery, now: float) -> tuple[Account, ...]:
-    """Return the accounts that are wanted, newest first, at most one more than a page holds."""
+    """Return the accounts that match a query, newest first, at most one more than a page."""
     where, values = _condition(query)
     rows = store.read(f"SELECT state FROM jobs WHERE {where}", *values)
-    light = msgspec.structs.replace(query, program="", cause="")
+    # In two steps, because a complete account needs the job's plan and samples: first by the state alone.
+    state_query = msgspec.structs.replace(query, program="", cause="")
     states = [decode_state(state) for (state,) in rows]
-    chosen = [state for state in states if account_store.matches(build.account(state, now=now), light)]
-    chosen.sort(key=lambda state: (state.created, state.ref.uid), reverse=True)
-    if light == query:
-        del chosen[query.limit + 1 :]
-    whole = (job_account(store, state.ref.uid, now) for state in chosen)
-    return tuple(one for one in whole if account_store.matches(one, query))
+    matching = [
+        state for state in states if account_store.matches(build.account(state, now=now), state_query)
+    ]
+    matching.sort(key=lambda state: (state.created, state.ref.uid), reverse=True)
+    if state_query == query:
+        del matching[query.limit + 1 :]
+    accounts = (job_account(store, state.ref.uid, now) for state in matching)
+    return tuple(account for account in accounts if account_store.matches(account, query))
 
 
 def job_account(store: Store, uid: str, now: float) -> Account:
-    """Return the account of one job."""
     (state,) = store.read("SELECT state FROM jobs WHERE uid=?", uid)[0]
     plan = store.plan(uid)
     used = account_store.parse_tallies(store.read(account_store.LOCAL_TALLIES.select, uid))

@@ -1,10 +1,11 @@
-"""What stays of a job that is deleted: its record and its logs, put away in the archive of this engine.
+"""The archive of the local engine: records and logs of deleted jobs, which `history` reads.
 
-While a job is there, the engine's own files are its record; `history` answers when they are gone.
+Until a job is deleted, the engine's own files are its record.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def archive_job(store: Store, row: Row, settings: Settings) -> None:
-    """Put a job that has ended into the archive, before it is removed."""
+    """Write a finished job into the archive; call it before the job is removed."""
     archive.archive_job(row.state.ref, lambda: _ended_job(store, row), settings, LOCAL)
 
 
@@ -41,34 +42,29 @@ def _ended_job(store: Store, row: Row) -> archive.EndedJob:
 
 
 def archive_account(store: Store, uid: str, settings: Settings, now: float) -> None:
-    """Keep what a job used when all else of it is forgotten in time."""
+    """Write a job's account into the archive; call it before retention removes the job."""
     from mpijob.backends.local.storage import accounts
     from mpijob.history import account_store
 
     account = accounts.job_account(store, uid, now)
-    kept = Archive(history_directory(settings, LOCAL))
-    try:
-        with kept.transaction() as db:
-            account_store.save_account(db, account)
-    finally:
-        kept.close()
+    job_archive = Archive(history_directory(settings, LOCAL))
+    with contextlib.closing(job_archive), job_archive.transaction() as db:
+        account_store.save_account(db, account)
 
 
 def apply_retention(settings: Settings, now: float) -> None:
-    """Remove from the archive what was kept long enough."""
+    """Remove records from the archive after their time."""
     directory = history_directory(settings, LOCAL)
     if os.path.isdir(directory):
-        kept = Archive(directory)
-        try:
-            retention.apply_retention(kept, retention.RetentionSettings.from_settings(settings), now)
-        finally:
-            kept.close()
+        with contextlib.closing(Archive(directory)) as job_archive:
+            retention.apply_retention(job_archive, retention.RetentionSettings.from_settings(settings), now)
 
 
 def _gaps(store: Store, row: Row, events: list[Event]) -> Iterator[Gap]:
-    """Yield what is missing already, where it would begin: each attempt whose files were removed."""
+    """Yield a gap for each attempt whose log files were removed, at the time of its first event."""
     for directory, attempt in locations.log_directories(store.home, row):
         if not directory.is_dir():
-            begun = min((one.time for one in events if one.attempt == attempt), default=row.state.created)
-            at = int(begun * 1e9) + attempt
+            times = (event.time for event in events if event.attempt == attempt)
+            # Plus the attempt, so that no two gaps have the same time.
+            at = int(min(times, default=row.state.created) * 1e9) + attempt
             yield Gap(first_ns=at, last_ns=at, reason=locations.REMOVED, attempt=attempt)

@@ -1,12 +1,9 @@
-"""The two directories of an attempt that lie outside the engine's home: its run directory and its TMPDIR.
+"""The two directories of an attempt outside the engine's home, safe from other users (docs/decisions/0046).
 
-The run directory holds the hostfile and the agent that mpirun executes; it is in XDG_RUNTIME_DIR where there is one.
-TMPDIR is the ranks' own, in the system's directory for temporary files: XDG_RUNTIME_DIR is small, and gone after the
-last logout. Neither can be in the home: MPI libraries stumble over spaces, and a socket's path ends at 108 bytes.
-
-Other users may write beside them. So each attempt gets names that nobody can guess, made by a `mkdir` that must make
-them; the attempt's own directory in the home says which they are; and whoever uses one of them, or takes it away,
-looks first whether it is still the one that was made. Never is a link followed.
+The run directory has the hostfile and the agent that mpirun executes, and is in XDG_RUNTIME_DIR if there is one. The
+other is the ranks' TMPDIR. Neither can be in the home, because hydra does not quote paths, and a socket's path has 108
+bytes at most. Other users may write to the parents, so names are random, inodes are recorded, and both are checked
+before each use.
 """
 
 from __future__ import annotations
@@ -28,23 +25,22 @@ from mpijob.backends.local.storage.paths import Home
 from mpijob.errors import UnsafePath
 
 _PREFIX = "mpijob-"
-_MAX_PATH_BYTES = 64  # of a directory's own path: a library's sockets in it have 44 bytes left
+# Of 108 for a socket, this leaves 44 bytes for the names that libraries choose.
+_MAX_PATH_BYTES = 64
 _PLAIN = re.compile(r"[\w/.+-]+", re.ASCII)
 _RECORD = "private-dirs.json"
 _log = logging.getLogger(__name__)
 
 
 def placeholder(uid: str) -> str:
-    """Return what stands in a plan for the run directory, whose name no plan knows: each attempt has one of its own.
-
-    Nothing is ever made or looked for there. It is the path that releases before 0.2 used, so that a runner of theirs,
-    still at work when a newer release is installed beside it, can run a plan of ours.
-    """
-    return f"/tmp/mpijob-{uid[:12]}"  # noqa: S108 - a name only: `Orders` puts the run directory in its place
+    """Return the path in a plan for which each attempt (`AttemptSpec`) puts its own run directory."""
+    # Nothing is created or read there. Releases before 0.2 used this path: their runners, which may still work when
+    # this release is installed, can run its plans.
+    return f"/tmp/mpijob-{uid[:12]}"  # noqa: S108 - a name only
 
 
 class Parent(msgspec.Struct, frozen=True):
-    """A directory in which private ones may be made, as it was when it was judged."""
+    """A directory that was found safe to create private ones in; inode 0: one in the home, not created yet."""
 
     path: str
     device: int
@@ -52,14 +48,14 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 class PrivateDir(msgspec.Struct, frozen=True):
-    """A directory that was made for one attempt. What is not made yet has no inode."""
+    """A directory of one attempt; inode 0: planned, not created yet."""
 
     path: str
     device: int = 0
     inode: int = 0
 
     def check(self, *, missing_ok: bool = False) -> None:
-        """Raise unless the directory is still the one that was made, and closed to others."""
+        """Raise UnsafePath unless this is the directory that was created, and closed to other users."""
         problem = self._problem()
         if problem and not (missing_ok and not os.path.lexists(self.path)):
             raise UnsafePath(
@@ -69,86 +65,84 @@ class PrivateDir(msgspec.Struct, frozen=True):
 
     def _problem(self) -> str:
         try:
-            about = os.lstat(self.path)
+            status = os.lstat(self.path)
         except OSError as error:
             return str(error.strerror)
-        if not stat.S_ISDIR(about.st_mode):
+        if not stat.S_ISDIR(status.st_mode):
             return "it is not a directory"
-        if about.st_uid != os.geteuid():
-            return f"its owner is {ownership.name(about.st_uid)}"
-        if about.st_mode & 0o077:
-            return f"its mode is {stat.S_IMODE(about.st_mode):04o}"
-        if self.inode and (about.st_dev, about.st_ino) != (self.device, self.inode):
+        if status.st_uid != os.geteuid():
+            return f"its owner is {ownership.name(status.st_uid)}"
+        if status.st_mode & 0o077:
+            return f"its mode is {stat.S_IMODE(status.st_mode):04o}"
+        if self.inode and (status.st_dev, status.st_ino) != (self.device, self.inode):
             return "it is another directory of that name"
         return ""
 
 
 class PrivateDirs(msgspec.Struct, frozen=True):
-    """The directories of one attempt."""
+    """Both directories of one attempt."""
 
     run: PrivateDir
     temporary: PrivateDir
 
     def check(self, *, missing_ok: bool = False) -> None:
-        """Raise unless both are still what was made."""
+        """Raise UnsafePath if one of them is not safe any more."""
         self.run.check(missing_ok=missing_ok)
         self.temporary.check(missing_ok=missing_ok)
 
     def lock(self) -> tuple[int, ...]:
-        """Return open descriptors by which cleaners leave both alone (systemd-tmpfiles heeds a lock), however old."""
-        held = tuple(
-            os.open(one.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            for one in (self.run, self.temporary)
+        """Lock both directories; return the open descriptors, which hold the locks."""
+        # systemd-tmpfiles removes old directories from /tmp, except locked ones (tmpfiles.d(5)).
+        fds = tuple(
+            os.open(directory.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            for directory in (self.run, self.temporary)
         )
-        for fd in held:
+        for fd in fds:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return held
+        return fds
 
 
 class Parents(msgspec.Struct, frozen=True):
-    """Where the directories of an attempt may be made, the best place first."""
+    """Safe parents for the directories of an attempt, the best first."""
 
     run: tuple[Parent, ...]
     temporary: tuple[Parent, ...]
 
 
 def parents(home: Home, environ: Mapping[str, str]) -> Parents:
-    """Return where private directories may be made. To be asked before the namespaces of a job are entered.
-
-    Inside them root and other users cannot be told apart, and a volume of the job may lie over such a directory.
-    """
+    """Return safe parents for private directories; call it before the job's namespaces are entered."""
+    # In a user namespace, root and other users look alike; and a volume of the job may be mounted over a parent.
     shared = [environ.get("TMPDIR", ""), "/tmp", "/var/tmp"]  # noqa: S108 - judged below
-    ours = home.root / "run"  # where the machine has none that is safe
+    # TMPDIR is never in XDG_RUNTIME_DIR, which is small, and is removed after the user's last logout.
     temporary = (
         *_usable_parents(_temporary_parent(path) for path in shared),
-        *_usable_parents([_home_parent(ours)]),
+        *_usable_parents([_home_parent(home.root / "run")]),
     )
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     return Parents(run=(*_usable_parents([_runtime_parent(runtime)]), *temporary), temporary=temporary)
 
 
-def _usable_parents(found: Iterable[Parent | None]) -> tuple[Parent, ...]:
-    return tuple(one for one in found if one is not None)
+def _usable_parents(candidates: Iterable[Parent | None]) -> tuple[Parent, ...]:
+    return tuple(parent for parent in candidates if parent is not None)
 
 
 def _runtime_parent(path: str) -> Parent | None:
-    """Return the user's runtime directory, if it is one by the XDG Base Directory Specification."""
-    about = _stat_safe(path)
-    if about is None or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) != 0o700:
+    """Return the runtime directory if owner and mode are those of the XDG Base Directory Specification."""
+    status = _stat_safe(path)
+    if status is None or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) != 0o700:
         return None
-    return Parent(path, about.st_dev, about.st_ino)
+    return Parent(path, status.st_dev, status.st_ino)
 
 
 def _temporary_parent(path: str) -> Parent | None:
-    """Return a directory for temporary files, unless others may exchange what we make there."""
-    about = _stat_safe(path)
-    if about is None or not ownership.trusted(about.st_uid) or ownership.of_shared(about):
+    """Return a directory for temporary files, None if others may replace entries of this user in it."""
+    status = _stat_safe(path)
+    if status is None or not ownership.trusted(status.st_uid) or ownership.of_shared(status):
         return None
-    return Parent(path, about.st_dev, about.st_ino) if os.access(path, os.W_OK | os.X_OK) else None
+    return Parent(path, status.st_dev, status.st_ino) if os.access(path, os.W_OK | os.X_OK) else None
 
 
 def _home_parent(path: Path) -> Parent | None:
-    """Return a directory in the engine's home, which is closed to others; none of it where the path is too long."""
     return Parent(str(path), 0, 0) if _is_short(str(path)) else None
 
 
@@ -156,10 +150,10 @@ def _stat_safe(path: str) -> os.stat_result | None:
     if not os.path.isabs(path) or not _is_short(path) or ownership.above(path):
         return None
     try:
-        about = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    return about if stat.S_ISDIR(about.st_mode) else None
+    return status if stat.S_ISDIR(status.st_mode) else None
 
 
 def _is_short(path: str) -> bool:
@@ -171,29 +165,30 @@ def _random_path(parent: str) -> str:
 
 
 def create(attempt: Path, where: Parents) -> PrivateDirs:
-    """Make the directories of an attempt and write down which they are; what is planned is written first."""
+    """Create the directories of an attempt, and record them in the attempt's directory."""
+    # Recorded before too: if this process is killed in between, `remove` still finds them.
     planned = PrivateDirs(
         run=PrivateDir(_random_path(_first_unchanged(where.run))),
         temporary=PrivateDir(_random_path(_first_unchanged(where.temporary))),
     )
     _write(attempt, planned)
-    made = PrivateDirs(run=_create(planned.run), temporary=_create(planned.temporary))
-    _write(attempt, made)
-    made.check()
-    return made
+    created = PrivateDirs(run=_create(planned.run), temporary=_create(planned.temporary))
+    _write(attempt, created)
+    created.check()
+    return created
 
 
-def _first_unchanged(found: tuple[Parent, ...]) -> str:
-    """Return the first directory that is, in this mount namespace too, the one that was judged."""
-    for parent in found:
+def _first_unchanged(candidates: tuple[Parent, ...]) -> str:
+    """Return the first parent that is, in the present mount namespace, the directory that was found safe."""
+    for parent in candidates:
         if not parent.inode:
             os.makedirs(parent.path, mode=0o700, exist_ok=True)
             return parent.path
         try:
-            about = os.lstat(parent.path)
+            status = os.lstat(parent.path)
         except OSError:
             continue
-        if (about.st_dev, about.st_ino) == (parent.device, parent.inode):
+        if (status.st_dev, status.st_ino) == (parent.device, parent.inode):
             return parent.path
     raise UnsafePath(
         "no suitable directory for temporary files: it must be safe from other users, short and without "
@@ -203,24 +198,25 @@ def _first_unchanged(found: tuple[Parent, ...]) -> str:
 
 
 def _create(planned: PrivateDir) -> PrivateDir:
-    os.mkdir(planned.path, 0o700)  # must not be there yet: nobody else's directory is ever taken over
-    about = os.lstat(planned.path)
-    return PrivateDir(planned.path, about.st_dev, about.st_ino)
+    # Without `exist_ok`: another user's directory must not be used.
+    os.mkdir(planned.path, 0o700)
+    status = os.lstat(planned.path)
+    return PrivateDir(planned.path, status.st_dev, status.st_ino)
 
 
 def remove(attempt: Path) -> None:
-    """Take the directories of an attempt away; one that is not ours any more is left alone."""
-    found = _read(attempt)
-    for directory in (found.run, found.temporary) if found else ():
+    """Remove the directories of an attempt, except one that is not the recorded one."""
+    recorded = _read(attempt)
+    for directory in (recorded.run, recorded.temporary) if recorded else ():
+        # It may never have been created, or be removed already.
         try:
-            about = os.lstat(directory.path)
+            status = os.lstat(directory.path)
         except OSError:
-            continue  # it was never made, or is gone
-        same = not directory.inode or (about.st_dev, about.st_ino) == (directory.device, directory.inode)
-        if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and same:
-            shutil.rmtree(
-                directory.path, ignore_errors=True
-            )  # follows no link, not even one that is put there now
+            continue
+        is_same = not directory.inode or (status.st_dev, status.st_ino) == (directory.device, directory.inode)
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and is_same:
+            # It follows no links, not even one that is created meanwhile (`shutil.rmtree.avoids_symlink_attacks`).
+            shutil.rmtree(directory.path, ignore_errors=True)
         else:
             _log.warning("not removing %s: it was replaced by another user or program", directory.path)
 

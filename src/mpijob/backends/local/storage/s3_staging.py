@@ -1,4 +1,7 @@
-"""The S3 volumes of an attempt: fetched into directories of this machine before it starts, stored when it has ended."""
+"""S3 volumes of an attempt: downloaded into directories of this machine before it starts, uploaded after its end.
+
+The transfer itself is in `backends.s3_volumes`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 from mpijob import codec
 from mpijob.backends import s3_volumes
 from mpijob.backends.local.planning.volumes import Bind
-from mpijob.backends.s3_volumes import Bucket, Connection, Transferred
+from mpijob.backends.s3_volumes import Bucket, Connection
 from mpijob.errors import BackendError, Finding, InvalidJob, Severity
 from mpijob.model import Plan, Volume, VolumeKind
 
@@ -18,34 +21,38 @@ class S3Staging:
     """The S3 volumes of one attempt."""
 
     def __init__(self, plan: Plan, connections: dict[str, Connection]) -> None:
-        places = {bind.target: Path(bind.source) for bind in _binds(plan)}
-        self._volumes = [(one, places[one.mount]) for one in plan.job.volumes if one.kind is VolumeKind.S3]
+        binds = (codec.convert(volume, Bind) for volume in plan.volumes)
+        directories = {bind.target: Path(bind.source) for bind in binds}
+        self._volumes = [
+            (volume, directories[volume.mount]) for volume in plan.job.volumes if volume.kind is VolumeKind.S3
+        ]
         self._connections = connections
         self._known: dict[str, s3_volumes.FileStamps] = {}
 
     def __bool__(self) -> bool:
         return bool(self._volumes)
 
-    def fetch(self, pulse: Callable[[], object]) -> Iterator[str]:
-        """Fetch every volume; yield a sentence about each; raise BackendError where one cannot be had."""
-        for volume, place in self._volumes:
-            _clear(place)
-            moved = s3_volumes.fetch(self._bucket(volume), place, pulse)
-            self._known[volume.mount] = s3_volumes.stamp_files(place)
-            yield f"{volume.mount}: {moved} fetched from {volume.source}"
+    def fetch(self, before_file: Callable[[], object]) -> Iterator[str]:
+        """Download every volume; yield a sentence about each; raise BackendError if one cannot be downloaded."""
+        for volume, directory in self._volumes:
+            _clear(directory)
+            transferred = s3_volumes.fetch(self._bucket(volume), directory, before_file)
+            self._known[volume.mount] = s3_volumes.stamp_files(directory)
+            yield f"{volume.mount}: {transferred} fetched from {volume.source}"
 
     def store(self, *, everything: bool = False) -> Iterator[str | Finding]:
-        """Store what changed, or all of it; yield a sentence, or a finding where something cannot be stored."""
-        for volume, place in self._volumes:
-            if volume.read_only or not place.is_dir():
+        """Upload what changed since `fetch`, or everything; yield a sentence or a finding for each volume."""
+        for volume, directory in self._volumes:
+            if volume.read_only or not directory.is_dir():
                 continue
             known = {} if everything else self._known.get(volume.mount, {})
             try:
-                moved, _ = s3_volumes.store(self._bucket(volume), place, known)
+                transferred, _ = s3_volumes.store(self._bucket(volume), directory, known)
+            # One volume's failure must not keep the others from being stored.
             except (BackendError, InvalidJob, OSError) as error:
                 yield _not_stored_finding(volume, str(getattr(error, "message", error)))
             else:
-                yield _stored_message(volume, moved)
+                yield f"{volume.mount}: {transferred} stored in {volume.source}"
 
     def _bucket(self, volume: Volume) -> Bucket:
         if volume.source not in self._connections:
@@ -53,22 +60,14 @@ class S3Staging:
         return Bucket(self._connections[volume.source], s3_volumes.split_source(volume.source)[1])
 
 
-def _clear(place: Path) -> None:
-    """Take everything out of a directory; it stays itself, because the job sees it at another place already."""
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for one in place.iterdir():
-        if one.is_dir() and not one.is_symlink():
-            shutil.rmtree(one)
+def _clear(directory: Path) -> None:
+    # The directory itself stays, because it is mounted in the job's namespace already.
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path in directory.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
         else:
-            one.unlink()
-
-
-def _binds(plan: Plan) -> list[Bind]:
-    return [codec.convert(volume, Bind) for volume in plan.volumes]
-
-
-def _stored_message(volume: Volume, moved: Transferred) -> str:
-    return f"{volume.mount}: {moved} stored in {volume.source}"
+            path.unlink()
 
 
 def _not_stored_finding(volume: Volume, why: str) -> Finding:
