@@ -1,8 +1,7 @@
-"""The local engine as a backend: real MPI, real processes, no root, no container engine, no daemon.
+"""The local engine as a backend: real MPI processes, without root, a container engine or a daemon.
 
-Calls write their wish into the store, nudge the process concerned, and read the truth back. Every
-call begins by looking for jobs whose processes are gone (`recovery`). What only some calls need is
-imported in them: `mpijob list` loads no planner and no runner.
+Calls store a request, signal the process concerned, and read the new state. Modules that only some calls need are
+imported in those, so that `mpijob list` loads no planner and no runner.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _POLL_SECONDS = 0.03
 
 
 class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, SupportsModelRegistry):
-    """Jobs on this machine."""
+    """Jobs on this machine; may be used by several threads."""
 
     name = LOCAL
 
@@ -66,7 +65,8 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         self._settings = settings
         self._home = Home(settings.home)
         self._waker = RunnerWaker(self._home, settings)
-        self._thread_local = threading.local()  # a database connection belongs to one thread
+        # A database connection belongs to one thread.
+        self._thread_local = threading.local()
 
     @property
     def _store(self) -> Store:
@@ -76,41 +76,37 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
             self._waker.wake_for_waiting(store)
         return store
 
-    # -- before ------------------------------------------------------------------------------------
+    # -- before the submit -------------------------------------------------------------------------
     def whoami(self) -> Identity:
-        """Return the user who runs this process."""
         return Identity(user=machine_backend.login_name(), administrator=os.geteuid() == 0)
 
     def devices(self) -> frozenset[str] | None:
-        """Return the fabrics whose adapters are in this machine; jobs use them without asking for a device."""
+        # Jobs on this machine use them without requesting a device.
         return machine.fabrics()
 
     def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
-        """Return what this machine has and what of it is free."""
         from mpijob.backends.local.planning import capacity
         from mpijob.backends.protocol import Preflight
 
         return Preflight(capacity.facts(self._store, self._settings, job, who.user))
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
-        """Return exactly what would run."""
         from mpijob.backends.local.planning import planner
 
         return planner.plan(job, found.facts, self._settings, self._home, machine_backend.current_directory())
 
     def server_dry_run(self, plan: Plan) -> tuple[Finding, ...]:
-        """Return nothing: there is no server here that could judge it."""
         return ()
 
     # -- submit ------------------------------------------------------------------------------------
     def prewarm(self) -> None:
-        """Start a runner on an idle engine, while the job is checked and planned, unless one listens already."""
+        """Start a runner on an idle engine, so that it is ready when the job is submitted."""
         self._waker.prewarm(self._store)
 
     def submit(self, plan: Plan, who: Identity) -> JobRef:
-        """Queue the job as one transaction and see to it that somebody runs it."""
         from mpijob.backends.local.queue import submit
 
+        # Idempotent: a client may repeat a submit.
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
         if self._store.find(ref) is None:
             submit.queue_job(self._store, self._home, self._settings, plan, who)
@@ -119,21 +115,18 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         return ref
 
     def _ensure_scheduler(self) -> None:
-        """After a restart of the machine nobody keeps the time of schedules, where there are some."""
+        # The scheduler of recurring jobs does not survive a restart of the machine.
         if os.path.isdir(self._home.schedules):
             self.schedules().ensure_scheduler()
 
     # -- read --------------------------------------------------------------------------------------
     def spec(self, ref: JobRef) -> MPIJob:
-        """Return what was asked for."""
         return self._store.plan(self._row(ref).uid).job
 
     def submitted_plan(self, ref: JobRef) -> Plan | None:
-        """Return the plan that was submitted."""
         return self._store.plan(self._row(ref).uid)
 
     def get(self, ref: JobRef) -> JobState:
-        """Return the job's present state."""
         row = self._row(ref)
         if row.phase is Phase.QUEUED:
             self._waker.wake_for_waiting(self._store)
@@ -144,21 +137,19 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         return self._add_forecasts((state,))[0]
 
     def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
-        """Return the job as each of its attempts ended, and as it is now."""
         now = self.get(ref)
         return (*self._store.attempts(now.ref.uid), now)
 
     def list(self, scope: Scope) -> Page:
-        """Return one page of states, newest first."""
         self._waker.wake_for_expired(self._store)
         page = list_jobs.page(self._store, scope)
         return msgspec.structs.replace(page, items=self._add_forecasts(page.items))
 
     def _add_forecasts(self, states: tuple[JobState, ...]) -> tuple[JobState, ...]:
-        """Return states; those of jobs that wait with what for, their places, and when they will start."""
+        # The import takes time that only queued jobs are worth.
         if not any(state.phase is Phase.QUEUED for state in states):
             return states
-        from mpijob.backends.local.planning import capacity  # only for jobs that wait: start-up is a feature
+        from mpijob.backends.local.planning import capacity
 
         return capacity.add_forecasts(self._store, self._settings, states)
 
@@ -170,19 +161,18 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         self._wait_for_change()
 
     def _recover_and_wake(self) -> None:
-        """Say what is lost, and wake somebody for what nobody starts: who looks for long may be the only one there."""
+        # A process that watches for long may be the only one left that can notice lost and waiting jobs.
         recovery.recover(self._store)
         self._waker.wake_for_waiting(self._store)
 
     def _wait_for_change(self) -> None:
-        """Wait until another process has written something, at most a second."""
+        """Wait until another process has written to the store, at most a second."""
         version = self._store.data_version
         deadline = time.monotonic() + 1.0
         while self._store.data_version == version and time.monotonic() < deadline:
             self.pause(_POLL_SECONDS)
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
-        """Yield the job's merged log lines."""
         from mpijob.backends.attempts import log_reader
         from mpijob.backends.local.logs import locations
 
@@ -195,26 +185,23 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
             self._waker.wake_for_waiting(self._store)
             return found()[:3]
 
-        places = found()
-        for line in places.missing_lines():
-            yield line
+        current = found()
+        yield from current.missing_lines()
         if query.follow:
-            for line in log_reader.follow(followed, query, self.pause):
-                yield line
-            return
-        for line in log_reader.read_stored(places.directories, places.worker_of, query):
-            yield line
+            yield from log_reader.follow(followed, query, self.pause)
+        else:
+            yield from log_reader.read_stored(current.directories, current.worker_of, query)
 
     def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
-        """Return the values of a job's secrets: as long as it lives its own, then what their sources say."""
+        """Return the values of a job's secrets, after its end those that their sources have now."""
         from mpijob.backends.local.storage import job_files
 
         row = self._store.find(ref)
-        kept = {} if row is None else job_files.read_secrets(self._home, row.uid)
-        return tuple(kept.values()) or super().secret_values(ref, secrets)
+        values = {} if row is None else job_files.read_secrets(self._home, row.uid)
+        return tuple(values.values()) or super().secret_values(ref, secrets)
 
     def merge_logs(self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False) -> bool:
-        """Write all that the wanted sources said, merged; return False where lines have to be chosen one by one."""
+        """Write all lines of the matching sources; return False, having written nothing, if lines must be filtered."""
         from mpijob.backends.attempts import log_reader
         from mpijob.backends.local.logs import locations
 
@@ -227,7 +214,6 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         return True
 
     def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
-        """Yield what happened."""
         row = self._row(ref)
         last = 0
         while True:
@@ -241,7 +227,6 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
             self._wait_for_change()
 
     def samples(self, ref: JobRef) -> tuple[Sample, ...]:
-        """Return the usage measured so far."""
         return self._store.samples(self._row(ref).uid)
 
     def _newest_attempt(self, ref: JobRef) -> tuple[Path, JobState]:
@@ -249,19 +234,17 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         return self._home.attempt(row.uid, row.attempt), row.state
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
-        """Return the accounts of the jobs that were not deleted."""
+        """Return the accounts of jobs that were not deleted."""
         from mpijob.backends.local.storage import accounts
 
         recovery.recover(self._store)
         return accounts.find(self._store, query, time.time())
 
     def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
-        """Return what the job's supervisor found worrying."""
         state = self._row(ref).state
         return state.findings if state.phase is Phase.RUNNING else ()
 
     def schedules(self) -> ScheduleFiles:
-        """Return the recurring jobs of this machine."""
         from mpijob.backends.recurring.schedule_files import ScheduleFiles
 
         return ScheduleFiles(self._settings)
@@ -272,17 +255,18 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
             raise no_such_job(ref)
         return row
 
-    # -- act ---------------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
     def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job and return its last state."""
         from mpijob.backends.local.queue import lifecycle
 
         ended = lifecycle.end(self._store, self._row(ref), Phase.CANCELLED, grace_seconds, self.pause)
-        self._waker.wake(self._store)  # whatever waits for this job hears of it
+        # For jobs that wait for this one, or for its resources.
+        self._waker.wake(self._store)
         return ended
 
     def suspend(self, ref: JobRef) -> JobState:
-        """End the processes, keep the job."""
+        """End the job's processes and return its state; nothing is done if it is suspended already."""
         from mpijob.backends.local.queue import lifecycle
 
         row = self._row(ref)
@@ -292,7 +276,6 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         return lifecycle.end(self._store, row, Phase.SUSPENDED, None, self.pause)
 
     def resume(self, ref: JobRef) -> JobState:
-        """Queue a suspended job again."""
         from mpijob.backends.local.queue import lifecycle
 
         state = lifecycle.resume(self._store, self._row(ref))
@@ -300,33 +283,32 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         return state
 
     def scale(self, ref: JobRef, workers: int) -> JobState:
-        """Refuse: a world on one machine is what it was when it began."""
+        """Raise an error: jobs on one machine cannot be scaled."""
         raise machine_backend.not_scalable(self._row(ref).state.ref, workers, "on this machine")
 
     def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
-        """End the job if needed and remove it, and earlier ones of that name; the record goes into the archive."""
+        """End and remove the job and, unless `ref` has a uid, earlier ones of its name; the archive keeps records."""
         from mpijob.backends.local.queue import lifecycle
 
         row = self._row(ref)
         lifecycle.end(self._store, row, Phase.CANCELLED, grace_seconds, self.pause)
         lifecycle.remove(self._store, self._home, self._settings, row, alone=bool(ref.uid))
-        self._waker.wake(self._store)  # whatever waits for this job hears of it
+        self._waker.wake(self._store)
 
     def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
-        """Run a command inside a worker, with this terminal."""
+        """Run a command inside a worker with this process's terminal; return its exit status."""
         from mpijob.backends.local import exec_in_worker
 
         row = self._row(ref)
-        place = exec_in_worker.select_worker(
+        index = exec_in_worker.select_worker(
             row.state, worker, rank, workers_kept=row.holds and row.phase is Phase.FAILED
         )
-        door = self._home.attempt(row.uid, row.attempt) / f"door-{place}"
-        return exec_in_worker.run(door, argv)
+        socket_path = self._home.attempt(row.uid, row.attempt) / f"door-{index}"
+        return exec_in_worker.run(socket_path, argv)
 
     def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
-        """Return where each rank stands now, seen from inside its worker."""
         from mpijob.backends.local import exec_in_worker, stacks
 
         row = self._row(ref)
@@ -337,11 +319,10 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         return stacks.collect(row.state, self._home.attempt(row.uid, row.attempt), ranks, counted=counted)
 
     def working_directory(self, ref: JobRef) -> Path:
-        """Return the directory in which a job works: what it writes there is seen while it runs."""
+        """Return the job's working directory, in which its files appear while it runs."""
         return self._home.work(self._row(ref).uid)
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
-        """Return the files that the job left in its working directory."""
         from mpijob.backends.attempts import artifacts
         from mpijob.backends.local.storage import job_files
 
@@ -349,24 +330,22 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         return artifacts.list_written(self._home.work(uid), job_files.read_uploaded(self._home, uid))
 
     def register(self, ref: JobRef, model: Model | None) -> Registered:
-        """Write the model of a job down in the registry, or write it down again."""
+        """Register the job's model, again if it is registered already."""
         from mpijob.backends.local.queue import submit
         from mpijob.backends.local.supervisor import model_registry
 
         row, settings = self._row(ref), self._settings
         plan = self._store.plan(row.uid)
-        known = submit.find_connections(plan.job, settings)
-        entry = model_registry.entry(plan, self._home.work(row.uid), known, row.state.owner, model)
+        # Those of the job were removed at its end (`remove_secrets`).
+        connections = submit.find_connections(plan.job, settings)
+        entry = model_registry.entry(plan, self._home.work(row.uid), connections, row.state.owner, model)
         return model_registry.register(entry, settings.model_registry, settings.model_registry_token_file)
 
     def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
-        """Store what a job wrote to its S3 volumes once more, all of it."""
+        """Upload all files of the job's S3 volumes, for a job whose own upload failed."""
         from mpijob.backends.local.queue import submit
         from mpijob.backends.local.storage import s3_staging
 
         plan = self._store.plan(self._row(ref).uid)
-        return tuple(
-            s3_staging.S3Staging(plan, submit.find_connections(plan.job, self._settings)).store(
-                everything=True
-            )
-        )
+        staging = s3_staging.S3Staging(plan, submit.find_connections(plan.job, self._settings))
+        return tuple(staging.store(everything=True))

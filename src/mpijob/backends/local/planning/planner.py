@@ -130,11 +130,11 @@ def _user_variables(env: Mapping[str, str], before: Installation | None, run_dir
     if before is not None and before.prefix not in mpi_installations.SYSTEM_PREFIXES:
         added.add(os.path.dirname(before.launcher))
     paths = {name: env.get(name, "").split(os.pathsep) for name in ("PATH", "LD_LIBRARY_PATH")}
-    kept = {
+    cleaned = {
         name: os.pathsep.join(directory for directory in directories if directory not in added)
         for name, directories in paths.items()
     }
-    return {name: value for name, value in (dict(env) | kept).items() if value}
+    return {name: value for name, value in (dict(env) | cleaned).items() if value}
 
 
 def _reason_for_nodes(job: MPIJob, settings: Settings, own_launcher: bool) -> str:

@@ -86,8 +86,9 @@ def _distant_positions(store: Store, uids: Collection[str]) -> dict[str, Forecas
                 " AND (priority<? OR priority=? AND seq>?)",
                 uid, priority, priority, last,
             )  # fmt: skip
-            for mine, seq in rows:
-                found[uid] = queue_wait.far_back(store.read(_COUNT_AHEAD, mine, mine, seq)[0][0] + 1)
+            for own_priority, seq in rows:
+                count = store.read(_COUNT_AHEAD, own_priority, own_priority, seq)[0][0]
+                found[uid] = queue_wait.far_back(count + 1)
     return found
 
 
@@ -110,23 +111,25 @@ def _queue(
     new: NewJob | None,
 ) -> queue_wait.Queue:
     holding = store.read(_HOLDING)
-    waits = [_RunTime.of(*row[5:8]) for row in rows] + ([] if new is None else [_RunTime.of_job(new.job)])
-    held = [_RunTime.of(*row[3:6]) for row in holding]
-    runs = _past_durations(store, {one.command for one in (*waits, *held)})
+    waiting_times = [_RunTime.of(*row[5:8]) for row in rows]
+    if new is not None:
+        waiting_times.append(_RunTime.of_job(new.job))
+    running_times = [_RunTime.of(*row[3:6]) for row in holding]
+    runs = _past_durations(store, {time.command for time in (*waiting_times, *running_times)})
     limited = frozenset(settings.quotas)
-    asked = [
+    waiting = [
         (
             f"{namespace}/{owner}",
             priority,
             max(0.0, not_before - now),
-            _amounts(Amounts(*needs), namespace, limited),
+            _amounts(Amounts(*amounts), namespace, limited),
         )
-        for _, owner, namespace, priority, not_before, _, _, _, *needs in rows
+        for _, owner, namespace, priority, not_before, _, _, _, *amounts in rows
     ]
     if new is not None:
         namespace = new.job.namespace
-        needed = _amounts(new.needs, namespace, limited)
-        asked.append((f"{namespace}/{new.owner}", new.job.priority_number, 0.0, needed))
+        needs = _amounts(new.needs, namespace, limited)
+        waiting.append((f"{namespace}/{new.owner}", new.job.priority_number, 0.0, needs))
     free, private = _free_amounts(store, settings, capacity)
     return queue_wait.Queue(
         free=free,
@@ -138,7 +141,7 @@ def _queue(
                 durations=tuple(runs.get(timed.command, ())),
                 deadline_seconds=timed.limit,
             )
-            for (owner, namespace, state, _, _, _, *holds), timed in zip(holding, held, strict=True)
+            for (owner, namespace, state, _, _, _, *holds), timed in zip(holding, running_times, strict=True)
         ),
         waiting=tuple(
             queue_wait.Waiting(
@@ -149,7 +152,7 @@ def _queue(
                 durations=tuple(runs.get(timed.command, ())),
                 deadline_seconds=timed.limit,
             )
-            for (owner, priority, delay, needs), timed in zip(asked, waits, strict=True)
+            for (owner, priority, delay, needs), timed in zip(waiting, waiting_times, strict=True)
         ),
         fair=True,
         private=private,

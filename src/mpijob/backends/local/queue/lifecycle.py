@@ -31,19 +31,19 @@ _END_SECONDS = 15.0
 Pause = Callable[[float], None]
 
 
-def end(store: Store, row: Row, wish: Phase, grace_seconds: float | None, pause: Pause) -> JobState:
-    """Cancel or suspend a job (`wish` is the phase to reach) and return its last state; works on a full disk."""
+def end(store: Store, row: Row, target: Phase, grace_seconds: float | None, pause: Pause) -> JobState:
+    """Cancel or suspend a job (`target` is the phase to reach) and return its last state; works on a full disk."""
     disk_full.free_reserve_if_full(store.home)
     if row.phase.final and not row.holds:
         return row.state
-    store.request(row.uid, "suspend" if wish is Phase.SUSPENDED else "cancel", grace_seconds)
-    if not _end_unstarted(store, row.uid, wish):
+    store.request(row.uid, "suspend" if target is Phase.SUSPENDED else "cancel", grace_seconds)
+    if not _end_unstarted(store, row.uid, target):
         grace = store.plan(row.uid).job.grace_seconds if grace_seconds is None else grace_seconds
         _wait_until_ended(store, row, grace + _END_SECONDS, pause)
     return store.rows("uid=?", row.uid)[0].state
 
 
-def _end_unstarted(store: Store, uid: str, wish: Phase) -> bool:
+def _end_unstarted(store: Store, uid: str, target: Phase) -> bool:
     with store.transaction() as db:
         held, state = db.execute("SELECT holds, state FROM jobs WHERE uid=?", (uid,)).fetchone()
         if held:
@@ -55,18 +55,18 @@ def _end_unstarted(store: Store, uid: str, wish: Phase) -> bool:
             return True
         now = time.time()
         before = "while it was suspended" if old.phase is Phase.SUSPENDED else "before it had started"
-        text = f"the job was {wish.value.lower()} {before}"
+        text = f"the job was {target.value.lower()} {before}"
         new = msgspec.structs.replace(
-            old, phase=wish, reason=wish.value, message=text,
+            old, phase=target, reason=target.value, message=text,
             # A suspended job released its resources when it was suspended, and is accounted until then.
             released=old.finished,
-            finished=max(now, old.created) if wish.final else None,
+            finished=max(now, old.created) if target.final else None,
         )  # fmt: skip
         db.execute(
             "UPDATE jobs SET phase=?, state=?, desired='', version=version+1 WHERE uid=?",
-            (wish.value, msgspec.json.encode(new), uid),
+            (target.value, msgspec.json.encode(new), uid),
         )
-        event = Event(now, wish.value, text, attempt=old.attempt)
+        event = Event(now, target.value, text, attempt=old.attempt)
         db.execute("INSERT INTO events (uid, event) VALUES (?,?)", (uid, msgspec.json.encode(event)))
     return True
 

@@ -96,9 +96,9 @@ def _within_quota(store: Store, job: _Waiting, settings: Settings) -> bool:
         job.namespace,
     )[0]
     limits = (quota.cpu, quantity.parse(quota.memory) if quota.memory else None, quota.gpu, quota.jobs)
-    wanted = (cores + job.cores, memory + job.memory, gpus + job.gpus, jobs + 1)
+    needed = (cores + job.cores, memory + job.memory, gpus + job.gpus, jobs + 1)
     # A sum of fractions of cores may be a little more than the limit.
-    return all(limit is None or want <= limit + 1e-9 for limit, want in zip(limits, wanted, strict=True))
+    return all(limit is None or need <= limit + 1e-9 for limit, need in zip(limits, needed, strict=True))
 
 
 # SQLite has no loose index scan: the recursive query steps through the distinct turns by one index lookup each, so the

@@ -198,10 +198,18 @@ class AttemptSpec:
         in_namespaces = self.isolation is Isolation.NAMESPACES
         # Open MPI tells its daemons apart by host name.
         own_name = in_namespaces and self.plan.nodes
-        places = (str(self.directory), str(self.pipes), str(self.work))
+        directories = (str(self.directory), str(self.pipes), str(self.work))
         group = str(cgroups.worker_cgroup(self.cgroup, index)) if self.cgroup else ""
         return WorkerSpec(
-            index, name, *places, environ, self.private, in_namespaces, own_name, group, self.masked_values
+            index,
+            name,
+            *directories,
+            environ,
+            self.private,
+            in_namespaces,
+            own_name,
+            group,
+            self.masked_values,
         )
 
     def worker_gpus(self, index: int) -> tuple[str, ...]:

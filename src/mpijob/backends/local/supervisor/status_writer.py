@@ -101,10 +101,10 @@ class StatusWriter:
         """Plan another attempt with the MPI that the program loaded, if the user chose none."""
         # An attempt that has printed something may have had effects outside, and is not repeated.
         plan = self._spec.plan
-        wanted = next((fix.patch["mpi"] for fix in cause.fixes if "mpi" in fix.patch), "")
+        family = next((fix.patch["mpi"] for fix in cause.fixes if "mpi" in fix.patch), "")
         if (
             cause.code != "WRONG_WORLD"
-            or not wanted
+            or not family
             or plan.job.mpi is not Family.AUTO
             or self._has_printed()
         ):
@@ -118,7 +118,7 @@ class StatusWriter:
         library = re.search(r"has loaded (/\S+?),? ", self._attempt.stopped_message)
         try:
             other = planner.with_other_mpi(
-                plan, Family(wanted), library[1] if library else "", self._spec.settings, self._spec.home
+                plan, Family(family), library[1] if library else "", self._spec.settings, self._spec.home
             )
         # This machine has no launcher of it.
         except Unsupported:

@@ -464,8 +464,8 @@ class Supervisor:
         standing = self._status.phase_result(ended=True)
         if seconds <= 0 or standing.phase is not Phase.FAILED or not self._workers:
             return
-        kept = self._status.event("Kept", f"the workers are kept {seconds:g} s for inspection (exec)")
-        self._status.update(kept, standing=standing)
+        event = self._status.event("Kept", f"the workers are kept {seconds:g} s for inspection (exec)")
+        self._status.update(event, standing=standing)
         self._wait_until(lambda: self._released, seconds)
 
     def _wait_until(self, reached: Callable[[], bool], seconds: float) -> None:

@@ -98,10 +98,10 @@ def mount_bind(source: str, target: str, *, read_only: bool = False, whole_tree:
     _check(_libc.mount(source.encode(), target.encode(), None, flags, None), f"mount {source} at {target}")
     if read_only:
         # A bind mount becomes read-only by a second call only (mount(2)).
-        kept = os.statvfs(target).f_flag & (
+        stat_flags = os.statvfs(target).f_flag & (
             os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_RELATIME
         )
-        flags = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _mount_flags(kept)
+        flags = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _mount_flags(stat_flags)
         _check(_libc.mount(None, target.encode(), None, flags, None), f"mount {target} read-only")
 
 
