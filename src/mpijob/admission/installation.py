@@ -192,7 +192,7 @@ def _legacy_operator(installation: Installation) -> Iterator[Finding]:
     if installation.old_mpijob:
         message = (
             "MPIJob is served as kubeflow.org/v1 by the Training Operator: the MPI Operator's MPIJob has the "
-            "same name, and both cannot be installed together"
+            "same name, so only one of the two can be installed"
         )
         hint = "remove the Training Operator's MPIJob, then install the MPI Operator 0.8"
         served = "kubeflow.org/v2beta1" in installation.served

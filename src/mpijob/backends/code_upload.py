@@ -44,7 +44,7 @@ def resolve(job: MPIJob, directory: Path, state_directories: tuple[str, ...]) ->
         if not path.is_dir():
             raise InvalidJob.of((Finding(
                 code="CODE_NOT_FOUND", field="code.path", message=f"there is no directory {path}",
-                hint="give the directory that holds the program, relative to the job file",
+                hint="set the directory that contains the program, relative to the job file",
             ),))  # fmt: skip
         return job.replace(code=_exclude_state(code.replace(path=str(path.resolve())), state_directories))
     named = tuple(dict.fromkeys(_named_files((*job.words, job.launch.stdin), directory)))

@@ -36,9 +36,9 @@ def _script(job: MPIJob) -> Findings:
         return
     inside = not job.script.startswith("/") and ".." not in job.script.split("/")
     if reason := unfit(job.script):
-        yield error("script", f"the path {reason}", "give the script another name")
+        yield error("script", f"the path {reason}", "rename the script")
     elif not inside:
-        hint = "give its path below the uploaded directory (code.path)"
+        hint = "set its path below the uploaded directory (code.path)"
         yield error("script", f"{shown(job.script)} is outside the uploaded directory", hint)
     if job.elastic is not None:
         message = "elastic cannot be used with a script, whose steps have a fixed number of ranks"
@@ -51,7 +51,7 @@ def _words(field: str, words: tuple[str, ...], first_may_be_empty: bool = False)
     for index, word in enumerate(words):
         if reason := unfit(word):
             yield error(
-                f"{field}[{index}]", f"the word {reason}", "remove it; it cannot be passed to a program"
+                f"{field}[{index}]", f"the argument {reason}", "remove it; it cannot be passed to a program"
             )
         elif word == ":":
             hint = "combine it with other text, or put the command into a script"

@@ -39,7 +39,7 @@ def _command(launch: CustomLaunch) -> Findings:
         yield error("launch.custom.command", "the custom launch has no command", _EXAMPLE)
     for index, word in enumerate(launch.command):
         if reason := unfit(word):
-            yield error(f"launch.custom.command[{index}]", f"the word {reason}", "remove it")
+            yield error(f"launch.custom.command[{index}]", f"the argument {reason}", "remove it")
         yield from _placeholders(f"launch.custom.command[{index}]", word, _COMMAND)
     if launch.command and not any("{hostfile}" in word for word in launch.command):
         message = "the command does not contain {hostfile}: the workers may not be found"

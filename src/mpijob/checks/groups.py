@@ -49,7 +49,9 @@ def groups(job: MPIJob, limits: Limits) -> Findings:
         yield from _group(f"groups[{index}]", group)
     for name, count in Counter(group.name for group in job.groups).items():
         if count > 1 and name:
-            yield error("groups", f"{count} groups are named {shown(name)}", "give each group its own name")
+            yield error(
+                "groups", f"{count} groups are named {shown(name)}", "use a unique name for each group"
+            )
     yield from _sum(job)
     yield from _kinds(job)
     if job.groups and job.elastic is not None:

@@ -76,7 +76,7 @@ def _series(mpi: Mpi) -> tuple[str, ...]:
 
 def _mpi(image: Image) -> Iterator[Finding]:
     if not image.launcher:
-        beside = f"; {image.mpis[0]} lies in {image.mpis[0].path}" if image.mpis else ""
+        beside = f"; {image.mpis[0]} is at {image.mpis[0].path}" if image.mpis else ""
         yield Finding(
             code="IMAGE_NO_MPI",
             message=f"neither mpirun nor mpiexec is in the image's PATH{beside}",

@@ -37,7 +37,7 @@ def volumes(job: MPIJob, limits: Limits) -> Findings:
             yield error(
                 f"{field}.mount",
                 f"{shown(volume.mount)} is used by two volumes",
-                "give each its own directory",
+                "use a separate directory for each",
             )
         taken.add(place)
         yield from _source(f"{field}.source", volume)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mpijob.diagnosis.rule import Remedy, Rule
+from mpijob.diagnosis.rule import Remedy, Rule, Sign
 from mpijob.diagnosis.rules import RULES, UNKNOWN
 
 
@@ -47,8 +47,15 @@ def _rows(titles: Mapping[str, str]) -> str:
     return "\n".join(("| code | meaning |", "| --- | --- |", *rows))
 
 
+def _whole_word(sign: Sign) -> str:
+    """Return the text that a sign searches for, with the first letter that may be of either case."""
+    literal = sign.literal.strip()
+    first = re.search(r"\[(\w)(\w)\]" + re.escape(literal), sign.pattern)
+    return f"{min(first.groups(), key=str.isupper)}{literal}" if first else literal
+
+
 def _signs(rule: Rule) -> str:
-    literals = sorted({sign.literal.strip() for sign in rule.signs} - {""})
+    literals = sorted({_whole_word(sign) for sign in rule.signs} - {""})
     if not literals:
         return ""
     return "\nIn the log: " + ", ".join(f"`{literal}`" for literal in literals) + ".\n"

@@ -26,8 +26,8 @@ def backup(archive: Archive, target: str) -> int:
     """Write the whole history to one file; return the number of jobs. Raise Conflict if the file exists."""
     if archive.database or archive.objects is not None:
         raise Unsupported(
-            "a history in PostgreSQL or an object store is backed up with the tools of those servers",
-            hint=f"use pg_dump, then copy the bucket and {archive.logs}: log files without database rows do no harm",
+            "a history in PostgreSQL or an object store cannot be backed up by mpijob",
+            hint=f"back up the database with pg_dump, then the bucket and {archive.logs}, in this order",
         )
     if os.path.lexists(target):
         raise Conflict(f"{target} exists already", hint="choose another file, or remove it")

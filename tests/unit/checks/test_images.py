@@ -103,7 +103,7 @@ def test_an_image_without_mpi_ssh_or_shell_is_not_fit(tmp_path: Path) -> None:
     for code in ("IMAGE_NO_MPI", "IMAGE_NO_SSH", "IMAGE_NO_SHELL"):
         assert told(found, code).severity is Severity.ERROR
     outside = report(tmp_path, {**SYSTEM, **openmpi(at="opt/mpi")})
-    assert "lies in /opt/mpi/lib/libmpi.so.40" in told(outside, "IMAGE_NO_MPI").message
+    assert "is at /opt/mpi/lib/libmpi.so.40" in told(outside, "IMAGE_NO_MPI").message
 
 
 def test_a_launcher_without_its_library_is_a_warning(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_cancel_by_selector_touches_only_what_matches_and_has_not_ended() -> Non
 @pytest.mark.parametrize("file", ["job.yaml", "job.YML", "dir/job.json"])
 def test_a_job_file_without_its_flag_is_understood(verb: str, file: str) -> None:
     result = Cli()(verb, file)
-    assert (result.exit_code, f"give a job file with -f: -f {file}" in result.stderr) == (2, True)
+    assert (result.exit_code, f"specify a job file with -f: -f {file}" in result.stderr) == (2, True)
 
 
 class Leaves(Client):

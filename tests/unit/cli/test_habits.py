@@ -66,7 +66,7 @@ def test_memory_with_a_b_is_answered_with_the_amounts_that_it_may_mean(
         ("aprun", "leave aprun out: the job starts the ranks"),
         ("sbatch", "mpijob run SCRIPT"),
         ("qsub", "mpijob run SCRIPT"),
-        ("gmx", "give its path, install it, or correct the spelling"),
+        ("gmx", "use its full path, install it, or correct the spelling"),
     ],
 )
 def test_a_program_of_a_batch_system_is_not_to_be_installed(tmp_path: Path, program: str, hint: str) -> None:

@@ -68,7 +68,9 @@ def test_a_module_that_python_is_started_with_and_does_not_have_asks_for_the_cod
 ) -> None:
     (first,) = told(text, 1)
     assert (first.code, first.evidence) == ("IMPORT_ERROR", (f"Rank-0 stderr: {text}",))
-    assert first.hint.startswith(f"if {started} is your own, name the directory that holds it in code.path")
+    assert first.hint.startswith(
+        f"if {started} is your own module, upload it: set code.path to its directory"
+    )
 
 
 @pytest.mark.parametrize("family", ["intel", "mpich", "openmpi"])

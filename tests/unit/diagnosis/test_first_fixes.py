@@ -85,7 +85,7 @@ TOLD = {
     ),
     "a port of a program": (
         "monitor: bind: Address already in use",
-        ("PORT_IN_USE", "cannot listen on its port", "give each its own port"),
+        ("PORT_IN_USE", "cannot listen on its port", "use a separate port for each"),
     ),
     "a port of torch": (
         "[c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",

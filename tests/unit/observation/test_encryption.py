@@ -33,5 +33,5 @@ def test_every_server_and_volume_of_the_job_is_told_and_no_password() -> None:
     assert told["MLFLOW_TRACKING_URI (mlflow.tracking.svc)"] is Encrypted.NO
     assert not any(what.startswith(("NOTE", "ODD")) for what in told)
     assert all(told[f"volume /{kind}"] in (Encrypted.DEPENDS, Encrypted.LOCAL) for kind in VolumeKind)
-    assert told["secrets of variables"] is Encrypted.DEPENDS
+    assert told["secrets in environment variables"] is Encrypted.DEPENDS
     assert "hidden" not in str(found)

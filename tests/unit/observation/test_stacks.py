@@ -141,7 +141,9 @@ def test_many_ranks_in_one_place_are_counted_and_the_odd_one_is_named() -> None:
     stacks = [python(17, "next") if rank == 17 else in_mpi(rank) for rank in range(64)]
     report = grouping.report(stacks)
     assert report.summary == "63 ranks in MPI_Allreduce, rank 17 in next (train.py:42)"
-    assert report.remarks == ("rank 17 has not reached MPI_Allreduce, where 63 ranks wait: check them first",)
+    assert report.remarks == (
+        "rank 17 has not reached MPI_Allreduce, where 63 ranks wait: check rank 17 first",
+    )
     assert [group.waits for group in report.groups] == [True, False]
 
 

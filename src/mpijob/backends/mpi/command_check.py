@@ -191,7 +191,7 @@ def _batch_hint(command: str) -> str:
 
 
 def _missing_program(job: MPIJob, command: str) -> Finding:
-    hint = _batch_hint(command) or "give its path, install it, or correct the spelling"
+    hint = _batch_hint(command) or "use its full path, install it, or correct the spelling"
     if job.code.path and (Path(job.code.path) / command).is_file():
         hint = f"write ./{command}"
     return Finding(

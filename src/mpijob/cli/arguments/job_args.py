@@ -181,7 +181,7 @@ def _with_installation(app: App, given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _name(words: tuple[str, ...], file: str | None) -> str:
     if file is None and words and words[0].lower().endswith((".yaml", ".yml", ".json")):
-        raise click.UsageError(f"give a job file with -f: -f {words[0]}")
+        raise click.UsageError(f"specify a job file with -f: -f {words[0]}")
     if len(words) > 1:
         raise click.UsageError(f"the command goes after --: {words[0]} -- {' '.join(words[1:])}")
     return words[0] if words else ""
@@ -226,9 +226,7 @@ def _redirected(given: Mapping[str, Any]) -> list[Change]:
                 return [Change("code.files", files, Merge.KEYS), Change("launch.stdin", _STDIN_FILE)]
     elif not (stat.S_ISFIFO(status.st_mode) and _waiting()):
         return []
-    raise click.UsageError(
-        "a job does not read this command's standard input: give it a file with --stdin FILE"
-    )
+    raise click.UsageError("a job does not read this command's standard input: use --stdin FILE")
 
 
 def _waiting() -> int:

@@ -42,7 +42,7 @@ def array(app: App, sweep: tuple[str, ...], **given: Any) -> None:
     if asked.script is not None and not values:
         values = {path: list(listed) for path, listed in asked.script.values.items()}
     if not values:
-        raise click.UsageError("give --values at least once, as in --values workers=2,4")
+        raise click.UsageError("specify --values at least once, for example --values workers=2,4")
     job = asked.job()
     with app.out.progress(f"submitting the jobs of {job.name} …"):
         made = app.client.array(job, values)

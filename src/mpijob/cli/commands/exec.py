@@ -31,7 +31,7 @@ def execute(app: App, name: str, worker: int | None, rank: int | None) -> None:
     Give the command after `--`; without one, start a shell. The exit status is that of the command.
     """
     if worker is not None and rank is not None:
-        raise click.UsageError("give --worker or --rank, not both")
+        raise click.UsageError("specify --worker or --rank, not both")
     exit_codes.end(app.client.execute(name, words_after() or _shell(), worker=worker, rank=rank))
 
 

@@ -200,4 +200,4 @@ def export(app: App, name: str, attempt: int | None) -> None:
     app.out.text(drafts.shown(job, "json" if app.out.format is Format.JSON else "yaml"))
     if hidden := masking.masked_names(job):
         names = ", ".join(hidden)
-        app.out.note(f"not shown: the values of {names}; give them again as --env, or better as --secret")
+        app.out.note(f"not shown: the values of {names}; set them again with --env, or better with --secret")

@@ -123,7 +123,7 @@ def notifier(app: App, all_namespaces: bool) -> None:
     default="127.0.0.1",
     show_default=True,
     metavar="HOST",
-    help="Address to listen on; other addresses than loopback require TLS.",
+    help="Address to listen on; addresses other than loopback require TLS.",
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8444, show_default=True, help="Port to listen on."

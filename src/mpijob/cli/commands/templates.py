@@ -37,7 +37,7 @@ def template() -> None:
 def save(app: App, template: str, origin: str | None, overwrite: bool, share: bool, **given: Any) -> None:
     """Save a job as a template, from a file, flags or an existing job."""
     if origin and given["files"]:
-        raise click.UsageError("give --from or --file, not both")
+        raise click.UsageError("specify --from or --file, not both")
     asked = JobArguments.of(app, given)
     job = _changed(app.client.spec(origin), asked.changes) if origin else asked.job()
     made = app.client.templates.save(template, job, overwrite=overwrite, share=share)

@@ -94,12 +94,12 @@ def _serve_cluster(
     settings = app.settings()
     if settings.engine != CLUSTER:
         raise Unsupported(
-            "--cluster requires a cluster context", hint="set MPIJOB_ENGINE=kubernetes, or give --context"
+            "--cluster requires a cluster context", hint="set MPIJOB_ENGINE=kubernetes, or specify --context"
         )
     if address not in _LOOPBACK and not (certificate and key):
         raise InvalidJob(
-            f"the web UI requires TLS to listen on another address than loopback: {address}",
-            hint="give --certificate and --key, or omit --address and use an OAuth proxy",
+            f"the web UI requires TLS to listen on an address other than loopback: {address}",
+            hint="set --certificate and --key, or omit --address and use an OAuth proxy",
         )
     listening = _listen(port, address)
     port = listening.getsockname()[1]

@@ -37,7 +37,7 @@ def why(
 ) -> None:
     """Explain why a job failed, is waiting or hangs, and how to fix it."""
     if (name is None) == (not logs):
-        raise click.UsageError("give the name of a job, or a log with --log FILE")
+        raise click.UsageError("specify the name of a job, or a log with --log FILE")
     if name is None:
         from mpijob.client.observe import diagnose
 

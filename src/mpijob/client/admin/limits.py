@@ -51,7 +51,7 @@ class Administration:
         if client.settings.engine != CLUSTER:
             raise Unsupported(
                 "namespace limits require a cluster; on this machine, set quotas in the settings",
-                hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
+                hint="select a cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
             )
         self._client = client
 

@@ -87,7 +87,10 @@ def judge(found: Comparison, limit: float) -> Verdict:
 def _percent(first: Column, other: Column) -> float:
     for one in (first, other):
         if one.duration_seconds is None:
-            raise InvalidJob(f"{one.ref.name} has not ended, so its duration is unknown", hint="wait for it")
+            raise InvalidJob(
+                f"{one.ref.name} has not ended, so its duration is unknown",
+                hint=f"wait until it has ended: mpijob wait {one.ref.name}",
+            )
     if not first.duration_seconds or other.duration_seconds is None:
         return 0.0 if not other.duration_seconds else float("inf")
     return (other.duration_seconds / first.duration_seconds - 1) * 100
@@ -125,7 +128,7 @@ def attempts(refs: Sequence[JobRef], wanted: Sequence[int], backend: Backend) ->
     if len(refs) != 1 or len(numbers) < 2:
         raise InvalidJob(
             f"{len(numbers)} attempt numbers and {len(refs)} jobs given to compare",
-            hint="give one job and at least two of its attempts, or several jobs without attempts",
+            hint="specify one job and at least two of its attempts, or several jobs without attempts",
         )
     used = accounts.of_attempts(refs[0], backend, numbers)
     columns = [

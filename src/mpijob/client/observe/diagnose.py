@@ -90,11 +90,11 @@ def _within(path: Path) -> list[Path]:
         inside = sorted(file for file in path.rglob("*") if file.is_file())
         if not inside:
             raise NotFound(
-                f"the directory {path} has no files", hint="give a log file, or a directory with logs"
+                f"the directory {path} has no files", hint="specify a log file, or a directory with logs"
             )
         return inside
     if not path.exists():
-        raise NotFound(f"there is no file {path}", hint="give the path of a log; - reads it from stdin")
+        raise NotFound(f"there is no file {path}", hint="specify the path of a log; - reads it from stdin")
     return [path]
 
 
@@ -113,7 +113,7 @@ def _read(file: IO[bytes], name: str) -> Iterator[bytes]:
         if len(block) == BLOCK_BYTES and _is_device(file):
             raise InvalidJob(
                 f"{name} is a device with more than {BLOCK_BYTES >> 20} MiB of data, not a log",
-                hint="give the path of a log; - reads it from stdin",
+                hint="specify the path of a log; - reads it from stdin",
             )
         yield block
 

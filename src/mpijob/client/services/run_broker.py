@@ -33,7 +33,7 @@ def serve(
     if settings.engine != CLUSTER:
         raise Unsupported(
             "the fit broker requires a cluster; on this machine all users see the free resources",
-            hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
+            hint="select a cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
         )
     from mpijob.backends.kubernetes.auth import kubeconfig
     from mpijob.backends.kubernetes.broker.server import Server

@@ -34,7 +34,7 @@ def control(
     if settings.engine != CLUSTER:
         raise Unsupported(
             "the controller requires a cluster; jobs of this machine do not need it",
-            hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
+            hint="select a cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
         )
     from mpijob.backends.kubernetes.auth import kubeconfig
     from mpijob.backends.kubernetes.client.api import Api

@@ -36,7 +36,7 @@ def record(
     if settings.engine != CLUSTER:
         raise Unsupported(
             "the recorder requires a cluster; jobs of this machine do not need it",
-            hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
+            hint="select a cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
         )
     from mpijob.backends.kubernetes.auth import kubeconfig
     from mpijob.backends.kubernetes.client.api import Api
@@ -95,8 +95,8 @@ def _metrics(
     if scrape.address not in _LOOPBACK:
         if scrape.tls is None:
             raise InvalidJob(
-                f"metrics of all tenants require TLS on another address than loopback: {scrape.address}",
-                hint="give --metrics-certificate and --metrics-key, or leave --metrics-address out",
+                f"metrics of all tenants require TLS on an address other than loopback: {scrape.address}",
+                hint="set --metrics-certificate and --metrics-key, or omit --metrics-address",
             )
         scrape = scrape._replace(allowed=partial(Tokens(api).reads, "/metrics"))
     source = metric_sources.OfRecord(archive, of_archive(archive), settings.metric_patterns)

@@ -29,7 +29,7 @@ def ordered(jobs: Iterable[MPIJob]) -> tuple[MPIJob, ...]:
     if len(known) < len(all_jobs):
         every = [job.name for job in all_jobs]
         twice = next(name for name in every if every.count(name) > 1)
-        raise _refused(f"two jobs have the name '{twice}'", "give each a unique name")
+        raise _refused(f"two jobs have the name '{twice}'", "use a unique name for each")
     inside = {job.name: [name for name in names(job.after) if name in known] for job in all_jobs}
     try:
         return tuple(known[name] for name in TopologicalSorter(inside).static_order())

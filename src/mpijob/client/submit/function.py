@@ -86,12 +86,12 @@ def result(name: str, lines: Iterable[LogLine]) -> Any:
 
 def _name(function: Callable[..., Any]) -> str:
     if not inspect.isfunction(function):
-        raise InvalidJob(f"{function!r} is not a plain function", hint="give a function made with def")
+        raise InvalidJob(f"{function!r} is not a plain function", hint="pass a function defined with def")
     if function.__name__ == "<lambda>":
         raise InvalidJob("a lambda cannot be a job: it has no name", hint="write it with def")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise InvalidJob(
-            f"{function.__name__} is not a plain function", hint="give a plain function, without yield"
+            f"{function.__name__} is not a plain function", hint="pass a plain function, without yield"
         )
     return function.__name__
 

@@ -104,7 +104,7 @@ def each(
 ) -> tuple[Done, ...]:
     """Do something to every job of a scope; an error of one job does not stop the others."""
     if not (unlimited or scope.selector or scope.phases or scope.names or scope.owner or scope.text):
-        raise InvalidJob("this would mean every job", hint="give a selector or phases, or --all")
+        raise InvalidJob("this would mean every job", hint="specify a selector or phases, or --all")
     done = []
     # Listed completely first: the action changes the list that would be paged.
     for state in list(paging.pages(scope, backend)):

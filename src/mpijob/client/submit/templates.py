@@ -233,7 +233,7 @@ def _refuse_secrets(name: str, job: MPIJob) -> None:
     if hidden := masking.masked_names(job):
         raise InvalidJob(
             f"template '{name}' would expose to the whole namespace the values of {', '.join(hidden)}",
-            hint="give them as secrets: --secret NAME=SECRET/KEY",
+            hint="pass them as secrets: --secret NAME=SECRET/KEY",
         )
 
 

@@ -285,8 +285,8 @@ RULES = (
     Rule(
         id="SSH_CUT_OFF",
         title="The ssh connection was closed during the handshake",
-        why="The connection was accepted and closed at once. A proxy in between does that (an Istio "
-        "sidecar without support for ssh), and an ssh server that gets more connections at once "
+        why="The connection was accepted and closed immediately. A proxy in between does that (an Istio "
+        "sidecar without support for ssh), and an ssh server that gets more simultaneous connections "
         "than MaxStartups allows.",
         facts=("cut-by-sidecar",),
         signs=(

@@ -146,7 +146,7 @@ RULES = (
         remedies=(
             Remedy("use another port{rendezvous:.0}", {"env": {"MASTER_PORT": "29511"}}),
             Remedy(
-                "if each rank listens, give each its own port (for example the port plus the rank), or let "
+                "if each rank listens, use a separate port for each (for example the port plus the rank), or let "
                 "only rank 0 listen"
             ),
             Remedy("use another port: its option or setting in the program"),

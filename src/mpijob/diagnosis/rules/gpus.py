@@ -11,7 +11,7 @@ _INTERFACE = Remedy(
 )
 _NO_IB = Remedy("without InfiniBand, make NCCL use TCP: NCCL_IB_DISABLE=1", {"env": {"NCCL_IB_DISABLE": "1"}})
 _STACKS = Remedy("see the call stack of each rank while it hangs: mpijob stacks JOB")
-_ONE_EACH = Remedy("give each rank its own GPU: {gpu_slots} slots", {"slots": "{gpu_slots}"})
+_ONE_EACH = Remedy("use one rank for each GPU: {gpu_slots} slots", {"slots": "{gpu_slots}"})
 
 
 RULES = (

@@ -357,8 +357,8 @@ RULES = (
         id="MPI_VERSIONS",
         title="Launcher and ranks have different versions of the same MPI",
         why="Launcher and ranks exchange messages whose format differs between versions. One of them "
-        "cannot read what the other sent: two versions are installed, the nodes differ, or a "
-        "container has another version than its host.",
+        "cannot read what the other sent: two versions are installed, the nodes differ, or the "
+        "versions in the container and on its host differ.",
         signs=(
             Sign(
                 "read past end",

@@ -142,7 +142,7 @@ RULES = (
                 r"(?P<error>[^\n]{0,200}Cannot allocate memory)(?!\s*[:.]? ?Please set max locked)",
             ),
             Sign(
-                "lloc",
+                "alloc",
                 r"(?P<error>(?!Cannot allocate memory|[^\n]*shared memory)(?:[Ff]ailed|[Uu]nable|[Cc]annot|[Cc]ould not"
                 r"|[Nn]ot enough memory\.?|[Ee]rror:?) (?:\S+ ){0,2}?"
                 r"(?:m|c|re)?alloc(?:at(?:e|ing))?\b[^\n]{0,60}?(?:memory|\d[\d.]* ?(?:bytes|[kKMGT]i?B"
@@ -187,7 +187,7 @@ RULES = (
             ),
             Remedy("halve the batch size"),
             Remedy("use mixed precision, gradient checkpointing or a sharded optimizer"),
-            Remedy("give each rank its own GPU: one slot for each GPU of a worker"),
+            Remedy("use one slot for each GPU of a worker, so that each rank has its own"),
         ),
         uncaught=True,
     ),

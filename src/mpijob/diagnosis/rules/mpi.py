@@ -57,8 +57,8 @@ RULES = (
         id="WRONG_WORLD",
         title="The program's MPI is not the one that started it",
         why="A launcher can only start programs of its own MPI. A rank of another MPI would run as "
-        "rank 0 of 1: every rank would do the whole work, and all would succeed. So mpijob ended "
-        "it at once.",
+        "rank 0 of 1: every rank would do the whole work, and all would succeed. So mpijob stopped "
+        "the job immediately.",
         trust=Trust.FACT,
         facts=("reason:WrongWorld", "refused-open-mpi"),
         signs=(
@@ -159,7 +159,7 @@ RULES = (
         id="WORLD_DIFFERS",
         title="The number of ranks differs from the plan",
         why="Before the program starts, mpijob counts the ranks with a short separate launch. It "
-        "found another number than planned, so it ended the job.",
+        "found a number that differs from the plan, so it stopped the job.",
         trust=Trust.FACT,
         facts=("world-differs", "reason:WorldDiffers"),
         causes=(

@@ -73,7 +73,7 @@ def documents(
     if not converted:
         kinds = ", ".join(sorted({str(one.get("kind")) for one in found}))
         raise InvalidJob(
-            f"{file or 'the file'} has no job: {kinds}", hint="supported kinds: MPIJob and TrainJob"
+            f"{file or 'the file'} contains no job, only {kinds}", hint="supported kinds: MPIJob and TrainJob"
         )
     others = [one for one in found if one.get("kind") not in ("MPIJob", trainjob.JOB) and one not in used]
     return (_with_others(converted[0], others), *converted[1:])

@@ -165,7 +165,7 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> Finding:
 
 def _syntax_hint(problem: str) -> str:
     if "mapping values are not allowed" in problem:
-        return "put text that holds ': ' in quotes, and check the indentation"
+        return "quote values that contain ': ', and check the indentation"
     return "check quotes, brackets and indentation just before this place"
 
 

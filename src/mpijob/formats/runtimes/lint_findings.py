@@ -43,7 +43,7 @@ def unproved_workers(field: str) -> Finding:
         "RUNTIME_ORDER",
         WARNING,
         message,
-        f"give the workers a probe: tcpSocket port {well_known.SSH_PORT}",
+        f"add a readiness probe to the workers: tcpSocket port {well_known.SSH_PORT}",
         field,
     )
 

@@ -161,7 +161,7 @@ def _order(runtime: Mapping[str, Any]) -> Iterator[Finding]:
         yield finding("RUNTIME_ORDER", ERROR, message, "put 'node' before 'launcher'", _JOBS)
     if not launcher.get("dependsOn"):
         if not (runtime.get("spec") or {}).get("podGroupPolicy") and not builtin.is_ours(runtime):
-            yield early_launcher("give it dependsOn: [{name: node, status: Ready}]", f"{_JOBS}[launcher]")
+            yield early_launcher("add dependsOn: [{name: node, status: Ready}]", f"{_JOBS}[launcher]")
     elif not ({"readinessProbe", "startupProbe"} & set(_main(runtime, "node"))):
         yield unproved_workers(f"{_JOBS}[node]")
 
@@ -236,7 +236,7 @@ def _sshd(runtime: Mapping[str, Any]) -> Iterator[Finding]:
         yield finding("RUNTIME_SSHD", ERROR, message, hint, f"{_JOBS}[node].image")
     ports = {one.get("containerPort") for one in main.get("ports") or ()}
     if 22 in ports:
-        message = "sshd listens on port 22, which an ordinary user may not open"
+        message = "sshd listens on port 22, which a non-root user cannot bind"
         yield finding(
             "RUNTIME_SSHD",
             WARNING,

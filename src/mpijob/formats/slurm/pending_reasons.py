@@ -144,7 +144,7 @@ def _limit(parts: re.Match[str]) -> Pending:
     if parts["time"]:
         what = f"{what} times minutes"
     if parts["how"] == "Min":
-        return _never(f"it requests fewer {what} than {whose} requires")
+        return _never(f"{whose} requires a minimum of {what} that the job does not request")
     if parts["how"] == "Max" and parts["scope"] in ("PerJob", "PerNode"):
         return _never(f"it requests more {what} than {whose} allows for one {parts['scope'][3:].lower()}")
     if parts["how"] == "Grp":

@@ -162,7 +162,7 @@ def _remarks(groups: Sequence[StackGroup]) -> Iterable[str]:
         late = [rank for one in rest for rank in one.ranks]
         yield (f"{named(late)} {'has' if len(late) == 1 else 'have'} not reached {collective[0].where}, "
                f"where {named(collective[0].ranks)} {'waits' if len(collective[0].ranks) == 1 else 'wait'}: "
-               "check them first")  # fmt: skip
+               f"check {named(late)} first")  # fmt: skip
     if len(collective) == 1 and not rest:
         yield (f"all ranks are in {collective[0].where}: the call is in progress, or its messages do not arrive; "
                "capture the stacks again in a moment")  # fmt: skip

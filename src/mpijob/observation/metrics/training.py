@@ -258,7 +258,7 @@ def _grouped(pattern: str) -> Callable[[bytes], dict[str, float]]:
     if not names:
         raise InvalidJob(
             f"{pattern!r} has no named group for a metric",
-            hint="give its groups names, as in step (?P<step>\\d+) loss (?P<loss>\\S+)",
+            hint="name its groups, for example step (?P<step>\\d+) loss (?P<loss>\\S+)",
         )
     find = filters.compile_groups(pattern)
 

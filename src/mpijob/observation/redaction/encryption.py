@@ -106,4 +106,4 @@ def _at_rest(volume: Volume, cluster: bool) -> Protection:
 def _secrets(job: MPIJob) -> Iterator[Protection]:
     if job.secrets:
         why = "by reference: values are not in documents, records or logs"
-        yield Protection("secrets of variables", Encrypted.DEPENDS, why)
+        yield Protection("secrets in environment variables", Encrypted.DEPENDS, why)

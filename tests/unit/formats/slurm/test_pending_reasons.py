@@ -86,7 +86,7 @@ def test_whole_sentences_of_slurm_are_known_by_their_beginning(
         ("QOSMaxJobsPerUserLimit", ("jobs", "QOS", "one user's")),
         ("MaxCpuPerAccount", ("CPUs", "account")),
         ("QOSGrpCPUMinutesLimit", ("CPUs times minutes", "QOS")),
-        ("QOSMinCpuNotSatisfied", ("fewer CPUs", "QOS")),
+        ("QOSMinCpuNotSatisfied", ("a minimum of CPUs", "QOS")),
     ],
 )
 def test_a_limit_says_whose_it_is_and_of_what(reason: str, words: tuple[str, ...]) -> None:

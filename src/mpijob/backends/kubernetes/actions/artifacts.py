@@ -44,7 +44,7 @@ def job_files(reader: JobReader, ref: JobRef) -> JobFiles:
     if not (volumes(job) or files.claims):
         raise Unsupported(
             f"the files of {found.ref} are deleted with its pods: use a volume to keep files",
-            hint="give the job a volume of kind s3 or claim, not read only, and write results there",
+            hint="add a volume of kind s3 or claim, not read-only, to the job, and write results there",
         )
     return files
 

@@ -131,5 +131,5 @@ def _refuse_full(template: TeamTemplate, known: Mapping[str, str]) -> None:
     if others + len(template.text.encode()) > _MAX_BYTES:
         raise InvalidJob(
             f"the templates of namespace '{template.namespace}' would exceed {_MAX_BYTES} bytes in total",
-            hint="delete some, or put long texts of jobs into uploaded files",
+            hint="delete templates that you no longer need, or move long scripts into uploaded files (code.path)",
         )

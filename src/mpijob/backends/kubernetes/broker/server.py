@@ -62,13 +62,13 @@ class Waits(msgspec.Struct, frozen=True):
 
 
 class Server(server.Server):
-    """Serves one broker; raise InvalidJob without TLS on another address than loopback."""
+    """Serves one broker; raise InvalidJob without TLS on an address other than loopback."""
 
     def __init__(self, broker: Broker, address: tuple[str, int], tls: tuple[str, str] | None = None) -> None:
         if tls is None and address[0] not in _LOOPBACK:
             raise InvalidJob(
-                f"the broker requires TLS to listen on another address than loopback: {address[0]}",
-                hint="give --certificate and --key, or omit --address",
+                f"the broker requires TLS to listen on an address other than loopback: {address[0]}",
+                hint="set --certificate and --key, or omit --address",
             )
         self._broker = broker
         self._turns = ConcurrencyLimit(AT_ONCE, _PER_CLIENT, _WAITING_PER_CLIENT)

@@ -53,7 +53,7 @@ RULES = (
         example="the launcher: the image has no program 'mpirun'",
         remedies=(
             Remedy("use an image that holds the MPI library that the job uses, on its PATH"),
-            Remedy("give the full path of the command as the image has it"),
+            Remedy("use the full path of the command in the image"),
         ),
         confidence=1.0,
         field="image",
@@ -180,7 +180,7 @@ RULES = (
         causes=("{message}",),
         example="the launcher used more memory than its limit and was killed",
         remedies=(
-            Remedy("give the launcher more memory", {"launcher": {"memory": "1Gi"}}),
+            Remedy("raise the launcher's memory", {"launcher": {"memory": "1Gi"}}),
             Remedy("reduce the output of the ranks"),
         ),
         confidence=1.0,

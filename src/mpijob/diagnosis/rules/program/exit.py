@@ -234,8 +234,8 @@ RULES = (
     Rule(
         id="RANK_EXIT",
         title="A rank exited with an error code",
-        why="A rank exited with a code other than 0, which ends the job. The meaning of the code is "
-        "the program's own; the reason is usually in the rank's last lines.",
+        why="A rank exited with a code other than 0, which ends the job. The program "
+        "defines what the code means; the reason is usually in the rank's last log lines.",
         facts=("rank-exited",),
         signs=exited_with(r"(?!(?:132|134|135|136|137|139|143)\b)[1-9]\d*"),
         causes=("{who} exited with code {code}.",),

@@ -81,7 +81,7 @@ RULES = (
         ),
         remedies=(
             Remedy("if the file exists, make it executable: chmod +x {either}"),
-            Remedy("give the path as it is on the workers; a relative path starts in the job's directory"),
+            Remedy("use the path on the workers; a relative path starts in the job's directory"),
             Remedy("if it is your own file, upload it with the job: code.path"),
         ),
         confidence=0.95,
@@ -130,7 +130,7 @@ RULES = (
         ),
         remedies=(
             Remedy(
-                "install the library {absent} or load its module, and give the compiler its directory: -L DIRECTORY"
+                "install the library {absent} or load its module, and pass its directory to the compiler: -L DIRECTORY"
             ),
             Remedy("link the library or object file that defines {symbol}"),
             Remedy("fix the line and run it again; the compiler's full output: mpijob logs JOB --tail 50"),
@@ -260,8 +260,8 @@ RULES = (
                 "unset PYTHONHOME and PYTHONPATH, or set them for the Python that runs the ranks{home:.0}"
             ),
             Remedy(
-                "if {started} is your own, name the directory that holds it in code.path, as in path: "
-                ". ; a command that names no file uploads none"
+                "if {started} is your own module, upload it: set code.path to its directory, for example code: "
+                "{{path: .}}; without code.path, only files that the command names are uploaded"
             ),
             Remedy("install it in the environment of the job: pip install {module}"),
             Remedy(
@@ -309,8 +309,8 @@ RULES = (
             ),
         ),
         causes=(
-            "{library} needs the symbol {symbol}, which no loaded library has: one of them has "
-            "another version than at build time.",
+            "{library} needs the symbol {symbol}, which no loaded library has: the version of one of "
+            "them differs from that at build time.",
             "{needed_by} needs version {version} of {library}, which does not have it.",
             "The library {library} exists but cannot be loaded: {damage}.",
             "The library {library} is missing on worker {worker}.",
