@@ -280,7 +280,7 @@ _DETAIL = re.compile(  # stack frames, and what explains an error line before it
     rb"|[Bb]acktrace|^[Tt]raceback|^error: called from|^note: |^[Uu]sage\b"
     rb"|^At line \d+ of file|: note: "
     rb"|(?i:^(?:see|try|use|for|to|ensure|make sure|check|set|install|add|consider|please|you) \w)|https?://"
-    rb"|(?i:^(?:a|the) (?:full|complete|detailed) (?:log|output|report)\b)|^>>> .* <<<$"
+    rb"|(?i:^(?:a|the) (?:full|complete|detailed) (?:log|output|report)\b)|^>{3} .* <{3}$"
     rb"|(?i:^run (?:it|this|with|again|the|[`'\"]|\S+ -))"
     rb"|^.{0,40}\b(?:[Ee]xiting|[Tt]erminat(?:ed|ing)|[Ss]topping|[Qq]uitting|[Hh]alted|[Ee]nd of program)\b"
     rb"|^m?\W{0,3}(?:at|from|in) \S|^\S+:\d+:in |^exit status|^The above exception|^During handling"
