@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -154,19 +153,19 @@ def test_a_laptop_without_a_network_creates_its_job_all_the_same(page: Page) -> 
     expect(page.get_by_text("alone created")).to_be_visible()
 
 
-@pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine whose settings know two data connections."""
-    path = tmp_path / "settings.toml"
-    path.write_text(
-        '[connections.lake]\nendpoint = "http://127.0.0.1:1"\nbucket = "training"\naccess_key = "key-of-the-lake"\n'
-        '[connections.results]\nendpoint = "http://127.0.0.1:1"\nbucket = "outcome"\n'
-    )
-    monkeypatch.setenv("MPIJOB_SETTINGS", str(path))
+LAKE = """
+[connections.lake]
+endpoint = "http://127.0.0.1:1"
+bucket = "training"
+access_key = "key-of-the-lake"
+[connections.results]
+endpoint = "http://127.0.0.1:1"
+bucket = "outcome"
+"""
 
 
 @pytest.mark.req("R4", "C-wizard")
-@pytest.mark.usefixtures("lake")
+@pytest.mark.parametrize("server", [LAKE], ids=["connections"], indirect=True)
 def test_data_connections_are_chosen_by_name(page: Page) -> None:
     editor = begin(page, NOTED, "Workload")
     page.get_by_role("button", name="Add data connection").click()
