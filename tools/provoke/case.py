@@ -27,6 +27,7 @@ FRESH = (
     "eighth.yaml",
     "ninth.yaml",
     "tenth.yaml",
+    "twelfth/*.yaml",
 )  # the cases whose measured halves nobody has read yet
 _RAN = (
     "t6-",
@@ -35,6 +36,7 @@ _RAN = (
     "t9-",
     "t10-",
     "t11-",
+    "t12-",
 )  # from these cases on, facts are those of an engine that ran them
 _READ = frozenset(("t8-healthy-core", "t8-healthy-no-gpu"))  # of these, the logs have been read since
 _BEGIN = "===== log =====\n"
@@ -126,6 +128,8 @@ def half(name: str) -> str:
 
     `rules` may be read while rules are written; `measure` is only measured; `opened` was, until its misses were read.
     """
+    if name.startswith("t12-"):  # this whole set only measures: no rule was written from any of it
+        return "measure"
     if not hashlib.sha256(name.encode()).digest()[0] & 1:
         return "rules"
     return "measure" if name in _fresh() else "opened"
