@@ -22,7 +22,7 @@ from mpijob.diagnosis import explain
 from mpijob.diagnosis.logs import standalone_log
 from mpijob.errors import Finding
 
-SETS = {"eleventh": "t11-"}
+SETS = {"eleventh": "t11-", "twelfth": "t12-"}
 FOLDER = Path(__file__).with_name("why_sets")
 HALVES = ("rules", "measure", "opened")
 KINDS = ("right", "line", "partly", "silent", "wrong")
