@@ -27,7 +27,6 @@ FRESH = (
     "eighth.yaml",
     "ninth.yaml",
     "tenth.yaml",
-    "twelfth/*.yaml",
 )  # the cases whose measured halves nobody has read yet
 _RAN = (
     "t6-",
@@ -128,8 +127,10 @@ def half(name: str) -> str:
 
     `rules` may be read while rules are written; `measure` is only measured; `opened` was, until its misses were read.
     """
-    if name.startswith("t12-"):  # this whole set only measures: no rule was written from any of it
-        return "measure"
+    if name.startswith(
+        "t12-"
+    ):  # this whole set only measured: no rule was written from it before its misses were read
+        return "opened"
     if not hashlib.sha256(name.encode()).digest()[0] & 1:
         return "rules"
     return "measure" if name in _fresh() else "opened"

@@ -7,13 +7,13 @@ reports are used where there is nothing better. `ranking` ranks what is found he
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from mpijob.diagnosis.evidence import Evidence
-from mpijob.diagnosis.logs.error_lines import is_detail, is_handled
+from mpijob.diagnosis.logs.error_lines import is_detail, is_handled, says_remedy, says_something
 from mpijob.diagnosis.logs.log_index import Stream, shown, streams
 from mpijob.diagnosis.logs.outcome import WENT_ON_LINES
 from mpijob.diagnosis.logs.prefilter import Prefilter
@@ -29,6 +29,8 @@ SAID_AT_MOST = 0.85  # of a line alone: likely, at best
 _DIGITS = re.compile(rb"\d+")
 _ANNOUNCES = re.compile(rb"(?i)\b(?:error|exception|fail(?:ed|ure)?)\b")
 _WORD = re.compile(rb"[^\W_]")
+_OF_MPI_CALL = re.compile(rb"MPI_ERR_[A-Z]+: |\bP?MPI_\w+\([^)\n]*\) failed$|^internal_\w+\(\d+\)\.*: ")
+_FATAL_IN_MPI = re.compile(rb"Fatal error in|MPI_ERRORS_ARE_FATAL|MPI_ERRORS_ABORT|will now abort")
 _AGAIN = re.compile(rb"\n\w+: error: ")  # the name before each line of a report
 
 
@@ -160,17 +162,30 @@ def _may_be_survived(rule: Rule, stream: Stream, match: re.Match[bytes], seen: E
     first, last = _lines(stream, match)
     lines, head = stream.window.lines, first
     if any(map(stream.by_launcher, range(first, last + 1))):
-        return False
+        return seen.outcome_unseen and any(map(is_handled, lines[first : last + 1]))
     while head and is_detail(lines[head - 1]):  # a warning may stand before its traceback
         head -= 1
     announced = lines[max(0, head - 1)]
     handled = bool(_ANNOUNCES.search(announced)) and is_handled(announced)
+    following = next(
+        (line for line in lines[last + 1 :] if says_something(line) and not is_detail(line)), b""
+    )
     return (
         seen.went_on
+        or (
+            seen.outcome_unseen and (says_remedy(following) or _was_returned(stream, lines[first : last + 1]))
+        )
         or handled
         or any(map(is_handled, lines[first : last + 1]))
         or (stream.normal_after(last) >= WENT_ON_LINES and not stream.aborted)
         or (seen.outcome_unseen and rule.uncaught and stream.new_after(first, last))
+    )
+
+
+def _was_returned(stream: Stream, matched: Sequence[bytes]) -> bool:
+    """Whether MPI returned an error to the program: where it ends the program, MPI says so."""
+    return any(map(_OF_MPI_CALL.search, matched)) and not (
+        stream.aborted or _FATAL_IN_MPI.search(stream.text)
     )
 
 

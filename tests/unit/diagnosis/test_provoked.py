@@ -39,6 +39,8 @@ FALSE_CAUSES = {  # of healthy logs: counted in the manual
     "t11-healthy-dask",  # tracebacks of connections that the scheduler closes at the end
     "t11-healthy-errhandler-mpich5",  # an MPI error that was caught, printed with MPI's whole stack
     "t11-healthy-h5-optional-openmpi4",  # HDF5's error stack, and only a cold start after it
+    "t12-ok-caught-mpich5",  # the ranks' tracebacks stand between their lines, and at the end
+    "t12-ok-ftest-mpich5",  # a row of a table begins with the word fatal
     "t11-healthy-horovod-stall",  # a stall that ended with one line of values
 }
 

@@ -105,7 +105,8 @@ _FORMS = (
             rb"mounted|readable|writable|recogni[sz]ed|initiali[sz]ed|an?\b|in\b)|"
             rb"singular|diverge[sd]?|diverging|negative (?:volume|density|pressure)|nan|does not (?:exist|match|fit)|"
             rb"do not (?:exist|match|fit)|is empty|inconsistent|incompatible|nonconformant|impossible|"
-            rb"must (?:be|not|have)|violat(?:ed|ion)|expected|lost atoms|no (?:rule|space|data|input|module|package))\b"
+            rb"must (?:be|not|have)|violat(?:ed|ion)|expected|lost atoms|no (?:rule|space|data|input|module|package)"
+            rb"|no \w+ match(?:es|ed)?)\b"
         ),
     ),
     (  # as strerror writes it, at the end of a line
@@ -157,8 +158,9 @@ _WARNING = re.compile(
     rb"(?i)^(?:\S+ ){0,6}?\W?warn(?:ing|ings)?\b|^\S{0,30} ?\[W[\]\d :]|^W\d{4} |^W\w{0,3}\[|warning: "
 )
 _HANDLED = re.compile(
-    rb"(?i)\bretry(?:ing)?\b|\brecovered\b|\bignor(?:ed|ing)\b|\bskipp(?:ed|ing)\b|\bfall(?:ing|s)? ?back\b"
-    rb"|\bgoing on\b|\bcontinuing\b|\b(?:using|taking) (?:the |a )?(?:cpu|default|local|cached)\b"
+    rb"(?i)\bretry(?:ing)?\b(?! count)|\brecovered\b|\bignor(?:ed|ing)\b|\bskipp(?:ed|ing)\b|\bfall(?:ing|s)? ?back\b"
+    rb"|\bgoing on\b|\bcontinuing\b|\b(?:using|taking) (?:the |a )?(?:cpu|defaults?|local|cached)\b|\bas it should\b"
+    rb"|\binstead$|\bstarting from (?:rest|scratch|zero|the beginning)\b|\bcold start\b"
 )
 _EVENT = re.compile(rb"\bWarning\s{2,}[A-Z]\w+\s")
 _RESULT = re.compile(
@@ -286,6 +288,7 @@ _DETAIL = re.compile(  # stack frames, and what explains an error line before it
     rb"|^m?\W{0,3}(?:at|from|in) \S|^\S+:\d+:in |^exit status|^The above exception|^During handling"
     rb"|^During: (?:typing of|Pass |resolving|lowering)|^No implementation of function"
     rb"|^There (?:is|are) \d+ candidate"
+    rb"|^error: ignoring const execution_exception"  # Octave
     rb"|^Node\.js v\d|^Require stack:|^- /\S+$|^\d+(?:/\d+)? (?:passed|failed)\b.* in \d"
     rb"|^Last command: |^The failing test"
     rb"|^[^\w\s]*$|^\s*\xe2\x94\x82"
@@ -342,6 +345,11 @@ def is_handled(line: bytes) -> bool:
     return bool((_WARNING.search(line) and not _EVENT.search(line)) or _HANDLED.search(line))
 
 
+def says_remedy(line: bytes) -> bool:
+    """Return whether a line says how the program deals with an error."""
+    return bool(_HANDLED.search(line))
+
+
 def is_result(line: bytes) -> bool:
     """Return whether a line is the value of something that a program has computed: `sum of forces: 1.2e-9`."""
     return (
@@ -371,7 +379,7 @@ def is_of_attempt(line: bytes) -> bool:
 
 def is_fatal(line: bytes) -> bool:
     """Return whether an error says that it ends the program."""
-    return bool(_FATAL.search(line))
+    return bool(_FATAL.search(line)) and not is_result(line)
 
 
 def says_something(line: bytes) -> bool:

@@ -13,6 +13,7 @@ from mpijob.diagnosis.logs.error_lines import (
     follows_failure,
     is_detail,
     is_fatal,
+    is_handled,
     is_of_attempt,
     is_report,
     is_result,
@@ -49,7 +50,8 @@ _WELL = re.compile(
     rb"\b(?:finished|completed?|done|succeeded|ended)\b"
     + _BADLY
     + rb"|success(?:fully)?\b(?! (?:assigned|pulled))|job "
-    rb"done|normal termination|converged after|total wall time|all tests passed|\d+ passed\b(?!.{0,60}\bfailed)"
+    rb"done|normal (?:termination|end|completion)\b"
+    rb"|converged after|total wall time|all tests passed|\d+ passed\b(?!.{0,60}\bfailed)"
     rb"|\b(?:completed|finished|ended|stopped|terminated|exited) (?:normally|cleanly|correctly|without errors?|ok)\b"
     rb"|^OK\b(?: \(.*\))?$|out of bounds values : 0|exit(?:ed with)? (?:code|status) 0\b|finished:)"
     rb"|(?:^|[ :])(?:done|finished|completed|end|(?<!not )converged)[.!]?\s*$"
@@ -75,9 +77,9 @@ class End:
         after which the output goes on.
         """
         well = [_reports_success(line) for line in self._last]
-        if well and well[-1]:
+        if well and (well[-1] or _reports_success(self._said[-1])):
             return True
-        wrong = looks_wrong(self._last)
+        wrong = any(map(_is_wrong, self._last))
         if any(well) and not any(map(follows_failure, self._last)):
             return None if wrong else True
         if wrong:
@@ -188,7 +190,7 @@ def _without_warnings(lines: tuple[bytes, ...]) -> list[bytes]:
 
 
 def _is_wrong(line: bytes) -> bool:
-    return points(line) >= ABNORMAL or is_report(line)
+    return (points(line) >= ABNORMAL and not is_handled(line)) or is_report(line)
 
 
 def _is_output(line: bytes) -> bool:

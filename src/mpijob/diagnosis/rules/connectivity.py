@@ -181,8 +181,9 @@ RULES = (
             "MEMORY_LIMIT",
             "OOM_KILLED",
             "SEGFAULT",
-            "WORKER_LOST",
-        ),  # then the peer is gone
+            "WORKER_LOST",  # of these, the peer is gone
+            "LOCKED_MEMORY",
+        ),
     ),
     Rule(
         id="HOST_KEY",

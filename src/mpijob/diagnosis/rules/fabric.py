@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 
-_GAVE_UP = r"(?=[\s\S]{0,3000}?(?:Failed to create UCP worker|MPI_INIT failed|cannot be selected|MPI_Init|Fatal error))"
+_GAVE_UP = (
+    r"(?=[\s\S]{0,3000}?(?:Failed to create UCP worker|MPI_INIT failed|cannot be selected|MPI_Init|Fatal error"
+    r"|unable to reach each other))"
+)
 _TCP = (  # in the words of the MPI that is in use; all of them where it is not known
     Remedy(
         "Check if InfiniBand network is available. Fall back to TCP communication by setting "
@@ -145,7 +148,7 @@ RULES = (
             ),
             Sign("nable to register memory", r"(?P<detail>[Uu]nable to register memory[^\n]{0,60})"),
             Sign(
-                "trying to allocate some locked",
+                "some locked memory",
                 r"(?P<detail>failed to initialize while trying to allocate some locked memory)" + _GAVE_UP,
             ),
         ),

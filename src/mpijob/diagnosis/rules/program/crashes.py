@@ -149,7 +149,7 @@ RULES = (
                 "MISSING_LIBRARY",
                 "TOO_MANY_FILES",
             ),
-            *("PROCESS_LIMIT", "SHM_FULL", "DISK_FULL"),
+            *("PROCESS_LIMIT", "SHM_FULL", "DISK_FULL", "LINK_FAILED", "FABRIC_FAILED", "CUDA_DRIVER"),
         ),
     ),
     Rule(

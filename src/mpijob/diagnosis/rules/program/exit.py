@@ -90,7 +90,7 @@ RULES = (
                 "Error: ",
                 r"^(?:\[\w ]{1,12}\]:?[ ]|\S+ \|[ ])?"
                 + _NOT_LOST
-                + r"(?P<error>[A-Za-z_]\w*(?:\.\w+)*Error:[ ][^\n]{1,300})",
+                + r"(?P<error>[A-Za-z_]\w*(?:\.\w+)*Error:[ ][^\n]{1,300})$(?!\n[ ]+at )",  # Node.js: at
             ),
         ),
         causes=(

@@ -90,6 +90,7 @@ UNCAUGHT_ERROR = Rule(
             "MISSING_LIBRARY",
             "CUDA_OOM",
             "CUDA_ERROR",
+            "CUDA_DRIVER",
             "NO_GPU",
             "NCCL_TIMEOUT",
         ),
@@ -142,6 +143,11 @@ PROGRAM_ERROR = Rule(
         Sign(
             "Sanitizer: ",
             r"^==\d+==ERROR: (?P<error>\w+Sanitizer: [^\n]{1,160}?)(?: on (?:unknown )?address[^\n]*)?$",
+        ),
+        Sign(
+            "icense",
+            r"(?P<error>[^\n]{0,60}\b[Ll]icense (?:checkout|request|server|file)\b[^\n]{0,60}"
+            r"(?:denied|failed|refused|rejected|not available|unavailable|expired)[^\n]{0,80})",
         ),
         Sign("[ABORT]", r"\[ABORT\](?P<error>[\s\S]{1,600}?)\n\s*\*{20}"),  # CP2K
         Sign(

@@ -199,6 +199,7 @@ RULES = (
         signs=(
             Sign("bad interpreter", r"Error: (?P<program>\S+) has a bad interpreter on the first line"),
             Sign("bad interpreter", r"(?P<program>\S+): (?P<interpreter>\S+): bad interpreter: No such file"),
+            Sign("required file not found", r"(?P<program>[^\s:]+): cannot execute: required file not found"),
             Sign("env: ", r"env: (?:'|‘)(?P<interpreter>[^'\n]{1,120}?)(?:'|’): No such file or directory"),
         ),
         causes=(
