@@ -56,7 +56,7 @@ def test_items_that_are_compared_themselves_keep_the_order_of_their_run(
               for at in range(0, len(run), size)])
         for run in said
     ]  # fmt: skip
-    out = [item for window in merge_runs.merged(sources, led=True) for item in window]
+    out = [item for window in merge_runs.merged(sources, key_prefixed=True) for item in window]
     for source, run in enumerate(said):
         assert [item for item in out if f"[{source}]" in item] == run
 

@@ -15,7 +15,7 @@ from mpijob.client.admin import network_probe as probing
 from mpijob.errors import NotFound
 from mpijob.observation.health import mpi_monitoring
 from mpijob.observation.health import network_probe as network
-from mpijob.observation.health.network_probe import Link, Matrix, judged
+from mpijob.observation.health.network_probe import Link, Matrix, with_slow_links
 from mpijob.settings import Settings
 
 NODES = {rank: f"node-{rank}" for rank in range(4)}
@@ -75,7 +75,7 @@ def test_whatever_a_program_prints_is_no_measurement_or_a_whole_one(lines: list[
 
 def test_the_ledger_keeps_each_machine_and_only_those_of_the_place(tmp_path: Path) -> None:
     client = Client(MemoryBackend(), settings=Settings(home=str(tmp_path)))
-    found = judged(
+    found = with_slow_links(
         Matrix(("w0", "w1"), ("node-0", "node-1"), (Link(0, 1, 30.0, 900.0),)),
     )
     probing.note(client, found)

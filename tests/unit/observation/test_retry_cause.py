@@ -48,7 +48,7 @@ def test_every_word_means_reasons_or_codes_that_there_are() -> None:
 def test_what_decided_the_end_is_compared_and_not_what_followed(
     state: JobState, on: tuple[str, ...], wanted: bool
 ) -> None:
-    assert retry_cause.wanted(state, Retry(limit=1, on=on)) is wanted
+    assert retry_cause.is_retryable(state, Retry(limit=1, on=on)) is wanted
 
 
 def test_the_refusal_names_what_was_wanted_and_what_it_was() -> None:

@@ -196,7 +196,7 @@ def _mark_consequences(
 def _first(candidates: list[Exit], attempt_state: AttemptState) -> Exit | None:
     """Return the exit that the others followed from."""
     # A rank that failed by itself was first, unless another was killed from outside before it.
-    struck = next((exit for exit in candidates if attempt_state.struck(exit)), None)
+    struck = next((exit for exit in candidates if attempt_state.killed_from_outside(exit)), None)
     until = float("inf") if struck is None else struck.time
     own = (exit for exit in candidates if attempt_state.failed_by_itself(exit) and exit.time <= until)
     return next(own, struck) or next(iter(candidates), None)
@@ -211,7 +211,7 @@ def _ended_everything(first: Exit | None, exit: Exit, attempt_state: AttemptStat
     """Return whether the first rank made MPI end all others, of which this is one."""
     if first is None or exit.index in attempt_state.aborted:
         return False
-    return first.index in attempt_state.aborted or attempt_state.struck(first)
+    return first.index in attempt_state.aborted or attempt_state.killed_from_outside(first)
 
 
 def _reason(attempt: Attempt, attempt_state: AttemptState, result: phase.PhaseResult) -> str:

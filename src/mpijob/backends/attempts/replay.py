@@ -79,7 +79,7 @@ def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
                     proved = entry.time
             case "exit" if _is_number(entry, "code"):
                 rank = _number(entry, "rank")
-                state.bye(rank, _number(entry, "code"))
+                state.rank_exited(rank, _number(entry, "code"))
                 if kills := _number(entry, "oom"):
                     worker = state.ranks[rank].worker if rank in state.ranks else 0
                     state.oom_kills[worker] = state.oom_kills.get(worker, 0) + kills
@@ -138,7 +138,7 @@ def _hello(state: AttemptState, entry: Entry, plan: Plan, places: tuple[str, ...
     _, first, job = plan.job.part_of(planned)  # srun counts the ranks of one component after the other
     there = [at for at in range(first, first + job.workers) if at < len(places) and places[at] == host]
     worker = there[min(slot // job.slots, len(there) - 1)] if there else planned
-    state.hello(rank, _number(entry, "size"), worker, slot % job.slots, _number(entry, "pid"),
+    state.rank_started(rank, _number(entry, "size"), worker, slot % job.slots, _number(entry, "pid"),
                 entry.words.get("gpus", ""), host)  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def _end(state: AttemptState, code: int) -> None:
     # Ranks without an exit by then were killed with the launcher: their ends are no failures of their own.
     for rank in sorted(state.ranks.keys() - state.rank_exits.keys()):
         ending, state.ending = state.ending, True
-        state.rank_vanished(rank)
+        state.rank_lost(rank)
         state.ending = ending
     # The shell reports a signal of the launcher as 128 + number. If a rank failed, the code is that of the rank.
     rank_failed = any(not exit.good and not exit.by_us for exit in state.rank_exits.values())

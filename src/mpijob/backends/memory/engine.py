@@ -215,7 +215,7 @@ class Engine:
     def _fail(self, record: Record, finding: Finding, message: str, code: int, retry: bool = True) -> None:
         attempt, allowed = record.state.attempt, record.state.attempts_allowed
         self.end(record, Phase.FAILED, finding.code.title().replace("_", ""), message, code, (finding,))
-        if retry and attempt < allowed and retry_cause.wanted(record.state, record.job.retry):
+        if retry and attempt < allowed and retry_cause.is_retryable(record.state, record.job.retry):
             self._retry(record, attempt)
 
     def _retry(self, record: Record, attempt: int) -> None:

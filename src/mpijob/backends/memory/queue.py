@@ -133,7 +133,7 @@ def _job_count(job: MPIJob, limited: frozenset[str]) -> dict[str, float]:
 
 
 def _run_times(record: Record, others: Iterable[Record]) -> dict[str, Any]:
-    """Return the fields of `queue_wait.Timed`: how long earlier jobs with the same command ran, and the deadline."""
+    """Return the fields of `queue_wait.JobTimes`: how long earlier jobs with the same command ran, and the deadline."""
     # The same words with another number of ranks take another time.
     durations = tuple(
         other.state.finished - other.state.started

@@ -27,7 +27,7 @@ def report(backend: Backend, settings: Settings, namespace: str, since: float) -
     """Compare estimates with the real times of jobs that were submitted since then."""
     scope = Scope(namespace=namespace, since=since, runs=True, limit=500)
     told = [one for state in _states(backend, scope) if (one := _outcome(state)) is not None]
-    told = [one for one in told if queue_backtest.worth(one)]
+    told = [one for one in told if queue_backtest.is_significant(one)]
     cluster = settings.engine == CLUSTER
     replayed = list(_replayed(backend, namespace, since, cluster=cluster))
     return AccuracyReport(
@@ -60,7 +60,7 @@ def _replayed(backend: Backend, namespace: str, since: float, *, cluster: bool) 
     """Yield the estimates that would be made today, by replaying the jobs."""
     # A cluster's queues are independent; on one machine all jobs share one queue.
     wanted = AccountQuery(namespace=namespace if cluster else "", since=since, limit=_MOST)
-    queues: dict[str, list[queue_backtest.Past]] = {}
+    queues: dict[str, list[queue_backtest.PastJob]] = {}
     for one in accounts.page(backend, wanted).items:
         queues.setdefault(one.queue if cluster else "", []).append(_past(one))
     for name, jobs in queues.items():
@@ -79,8 +79,8 @@ def _capacity(backend: Backend) -> Amounts:
     return {"cpu": there.cores, "memory": float(there.memory_bytes), "gpu": float(there.gpus)}
 
 
-def _past(one: Account) -> queue_backtest.Past:
-    return queue_backtest.Past(
+def _past(one: Account) -> queue_backtest.PastJob:
+    return queue_backtest.PastJob(
         ref=one.ref,
         queue=one.queue,
         queued=one.created,

@@ -1,4 +1,4 @@
-"""Memory and disk that run out: what is nearly full, and what will be if a steady growth goes on."""
+"""Finds memory and disks that are nearly full, or will be if their steady growth continues."""
 
 from __future__ import annotations
 
@@ -16,60 +16,63 @@ _FRESH_SECONDS = 90.0
 _MIB = 1 << 20
 
 
-def memory(seen: HealthSample) -> Iterator[Finding]:
-    """Yield the workers whose memory is nearly used up, or soon will be."""
-    for worker in seen.state.workers:
-        mine = [s for s in seen.samples if s.worker == worker.index and s.attempt == seen.state.attempt]
-        if mine and worker.memory_limit_bytes and seen.now - mine[-1].time < _FRESH_SECONDS:
-            yield from _memory_of(seen, worker, worker.memory_limit_bytes, mine)
+def memory(sample: HealthSample) -> Iterator[Finding]:
+    """Yield the workers whose memory is nearly full, or will be soon."""
+    for worker in sample.state.workers:
+        of_worker = [
+            s for s in sample.samples if s.worker == worker.index and s.attempt == sample.state.attempt
+        ]
+        if of_worker and worker.memory_limit_bytes and sample.now - of_worker[-1].time < _FRESH_SECONDS:
+            yield from _memory_of(sample, worker, worker.memory_limit_bytes, of_worker)
 
 
 def _memory_of(
-    seen: HealthSample, worker: WorkerState, limit: int, samples: Sequence[Sample]
+    sample: HealthSample, worker: WorkerState, limit: int, samples: Sequence[Sample]
 ) -> Iterator[Finding]:
     used = samples[-1].memory_bytes
-    left = _seconds_left(seen, [(s.time, s.memory_bytes) for s in samples], limit)
+    left = _seconds_left(sample, [(s.time, s.memory_bytes) for s in samples], limit)
     if used < HALF_SHARE * limit or (left is None and used < FULL_SHARE * limit):
         return
     text = (
         f"Worker {worker.index} uses {as_bytes(used)} of its {as_bytes(limit)} of memory ({used / limit:.0%})"
     )
     rate = f" and grows: at this rate the limit is reached in about {span(left)}" if left is not None else ""
-    more = f"{math.ceil(limit * 1.5 / _MIB / 64) * 64}Mi"
-    who = f"the workers of group '{worker.group}'" if worker.group else "the workers"
-    command = "" if worker.group else f"mpijob clone {seen.state.ref.name} --memory "
-    patch = {} if worker.group else {"resources": {"memory": more}}
+    larger = f"{math.ceil(limit * 1.5 / _MIB / 64) * 64}Mi"
+    workers = f"the workers of group '{worker.group}'" if worker.group else "the workers"
+    command = "" if worker.group else f"mpijob clone {sample.state.ref.name} --memory "
+    patch = {} if worker.group else {"resources": {"memory": larger}}
     yield Finding(
         "MEMORY_NEAR_LIMIT",
         f"{text}{rate}.",
-        f"give {who} more memory: {command}{more}",
+        f"give {workers} more memory: {command}{larger}",
         field="groups" if worker.group else "resources.memory",
         severity=Severity.WARNING,
         worker=worker.index,
         fixes=(
-            Fix(f"give {who} more memory: {more}", patch),
+            Fix(f"give {workers} more memory: {larger}", patch),
             Fix("use smaller batches or chunks of data, or write a checkpoint now"),
         ),
         confidence=0.95 if used >= FULL_SHARE * limit else 0.8,
     )
 
 
-def _seconds_left(seen: HealthSample, points: Sequence[tuple[float, float]], limit: float) -> float | None:
-    """Return when a steady growth reaches a limit; None where there is none that lasts and goes on."""
-    recent = [point for point in points if point[0] >= seen.now - 2.5 * seen.quiet_seconds]
+def _seconds_left(sample: HealthSample, points: Sequence[tuple[float, float]], limit: float) -> float | None:
+    # None unless the growth has lasted, is linear, and continues in the second half. The horizon is bounded
+    # by how long it has lasted: a short trend predicts little.
+    recent = [point for point in points if point[0] >= sample.now - 2.5 * sample.quiet_seconds]
     lasted = recent[-1][0] - recent[0][0] if recent else 0.0
-    if len(recent) < 4 or lasted < seen.quiet_seconds / 2:
+    if len(recent) < 4 or lasted < sample.quiet_seconds / 2:
         return None
-    slope, fits = _trend(recent)
+    slope, fit = _trend(recent)
     later, _ = _trend(recent[len(recent) // 2 :])
-    if slope <= 0 or fits < 0.9 or later < slope / 2:
+    if slope <= 0 or fit < 0.9 or later < slope / 2:
         return None
     left = max(0.0, (limit - recent[-1][1]) / slope)
     return left if left <= min(HORIZON_SECONDS, 10 * lasted) else None
 
 
 def _trend(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the slope of the line through some points, and how well it fits (1 is exactly)."""
+    # The slope of the regression line and its coefficient of determination (1 is a perfect fit).
     times, values = [p[0] - points[0][0] for p in points], [float(p[1]) for p in points]
     if len(points) < 2 or times[-1] <= 0:
         return 0.0, 0.0
@@ -81,13 +84,12 @@ def _trend(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return slope, 1 - rest / whole if whole else 0.0
 
 
-def disk(seen: HealthSample) -> Iterator[Finding]:
-    """Yield that the disk is nearly full, or soon will be."""
-    if not seen.rooms:
+def disk(sample: HealthSample) -> Iterator[Finding]:
+    if not sample.disk_space:
         return
-    last = seen.rooms[-1]
-    used = [(room.time, float(room.total_bytes - room.free_bytes)) for room in seen.rooms]
-    left = _seconds_left(seen, used, last.total_bytes)
+    last = sample.disk_space[-1]
+    used = [(space.time, float(space.total_bytes - space.free_bytes)) for space in sample.disk_space]
+    left = _seconds_left(sample, used, last.total_bytes)
     low = last.free_bytes < LOW_SHARE * last.total_bytes
     if not low and (left is None or last.free_bytes > 0.25 * last.total_bytes):
         return

@@ -1,6 +1,6 @@
-"""Ranks that say nothing and do nothing: all of them, some while others are busy, one while others talk.
+"""Finds ranks without output and load: all of them, some while others are busy, one while others write.
 
-Silence alone proves little: many programs print nothing for hours, or on rank 0 only. So a rank is compared
+Silence alone proves little: many programs write nothing for hours, or on rank 0 only. So a rank is compared
 with what it did before and with what the others do now.
 """
 
@@ -12,159 +12,166 @@ from mpijob.errors import Finding, Fix, Severity
 from mpijob.observation.health.health_sample import (
     BUSY_CORES,
     IDLE_CORES,
-    REGULAR_BEATS,
+    REGULAR_LINES,
     HealthSample,
     Load,
-    Traffic,
+    RankOutput,
     command_fix,
     pace,
     span,
 )
 
 _STILL_SHARE = 0.02
-HELD_LABEL = "mpijob/alloc"  # workers that are held for a shell are idle by intent
+# Workers that are kept for a shell (`mpijob alloc`) are idle on purpose.
+HELD_LABEL = "mpijob/alloc"
 
 
-def quiet(seen: HealthSample) -> Iterator[Finding]:
-    """Yield what silence and idle ranks mean: of the same silence only the most telling is told."""
-    if HELD_LABEL in seen.state.labels:
+def idle_or_silent(sample: HealthSample) -> Iterator[Finding]:
+    """Yield warnings about idle and silent ranks; of one silence only the most specific."""
+    if HELD_LABEL in sample.state.labels:
         return
-    loads = _loads(seen)
+    loads = _loads(sample)
     idle = [load for load in loads if load.cores < IDLE_CORES]
     busy = [load for load in loads if load.cores >= BUSY_CORES]
-    if loads and len(idle) == len(loads) and _lasts(seen) and _stands_still(seen):
-        yield _all_idle(seen, loads)
-    elif idle and len(idle) + len(busy) == len(loads) and _few(idle, busy) and _lasts(seen):
-        yield from (_idle(seen, load, busy) for load in idle)
-    elif silent := _silent_job(seen):
+    if loads and len(idle) == len(loads) and _has_lasted(sample) and _memory_is_constant(sample):
+        yield _all_idle(sample, loads)
+    elif idle and len(idle) + len(busy) == len(loads) and _idle_are_fewer(idle, busy) and _has_lasted(sample):
+        yield from (_idle(sample, load, busy) for load in idle)
+    elif silent := _silent_job(sample):
         yield silent
     else:
-        yield from _silent_ranks(seen)
+        yield from _silent_ranks(sample)
 
 
-def _loads(seen: HealthSample) -> list[Load]:
-    """Return what the ranks that run keep busy; nothing where that is not known of all of them."""
-    known = seen.ended.union(*(load.ranks for load in seen.loads))
-    if not {one.rank for one in seen.state.ranks} <= known:
+def _loads(sample: HealthSample) -> list[Load]:
+    # Without the load of every rank nothing follows: the unknown one may be the busy one.
+    known = sample.ended.union(*(load.ranks for load in sample.loads))
+    if not {rank.rank for rank in sample.state.ranks} <= known:
         return []
-    return [load for load in seen.loads if not seen.ended.issuperset(load.ranks)]
+    return [load for load in sample.loads if not sample.ended.issuperset(load.ranks)]
 
 
-def _ran(seen: HealthSample) -> float:
-    return seen.now - (seen.state.running or seen.now)
+def _run_seconds(sample: HealthSample) -> float:
+    return sample.now - (sample.state.running or sample.now)
 
 
-def _few(idle: Sequence[Load], busy: Sequence[Load]) -> bool:
+def _idle_are_fewer(idle: Sequence[Load], busy: Sequence[Load]) -> bool:
     return sum(len(load.ranks) for load in idle) <= sum(len(load.ranks) for load in busy)
 
 
-def _stands_still(seen: HealthSample) -> bool:
-    """Whether no worker's memory changes: one that fills it is not idle, however little it computes."""
+def _memory_is_constant(sample: HealthSample) -> bool:
+    # A worker whose memory changes is not idle, however little it computes: it may read data.
     sizes: dict[int, list[int]] = {}
-    for sample in seen.samples:
-        if sample.time >= seen.now - seen.quiet_seconds:
-            sizes.setdefault(sample.worker, []).append(sample.memory_bytes)
+    for usage in sample.samples:
+        if usage.time >= sample.now - sample.quiet_seconds:
+            sizes.setdefault(usage.worker, []).append(usage.memory_bytes)
     return all(max(mine) - min(mine) <= _STILL_SHARE * max(mine) for mine in sizes.values())
 
 
-def _lasts(seen: HealthSample) -> bool:
-    """Whether it has been so for long: longer where nobody ever spoke or computed, which may be by intent."""
-    patience = seen.quiet_seconds if seen.was_busy or seen.talks else 5 * seen.quiet_seconds
-    return min(seen.silence, _ran(seen)) >= patience
+def _has_lasted(sample: HealthSample) -> bool:
+    # Longer if no rank ever wrote or computed, which may be on purpose.
+    patience = sample.quiet_seconds if sample.was_busy or sample.outputs else 5 * sample.quiet_seconds
+    return min(sample.silence, _run_seconds(sample)) >= patience
 
 
-def _stacks(seen: HealthSample) -> Fix:
-    return command_fix("capture stacks", f"mpijob stacks {seen.state.ref.name}")
+def _stacks(sample: HealthSample) -> Fix:
+    return command_fix("capture stacks", f"mpijob stacks {sample.state.ref.name}")
 
 
-def _all_idle(seen: HealthSample, loads: Sequence[Load]) -> Finding:
+def _all_idle(sample: HealthSample, loads: Sequence[Load]) -> Finding:
     count = sum(len(load.ranks) for load in loads)
-    who = {1: "The only rank has", 2: "Both ranks have"}.get(count, f"All {count} ranks have")
-    wanted = "each other, for data or" if count > 1 else "data or"
-    quiet = span(min(seen.silence, _ran(seen)))
+    subject = {1: "The only rank has", 2: "Both ranks have"}.get(count, f"All {count} ranks have")
+    awaited = "each other, for data or" if count > 1 else "data or"
+    quiet = span(min(sample.silence, _run_seconds(sample)))
     return Finding(
         "ALL_IDLE",
-        f"{who} been idle and silent for {quiet}: waiting for {wanted} for the network.",
-        _stacks(seen).text,
+        f"{subject} been idle and silent for {quiet}: waiting for {awaited} for the network.",
+        _stacks(sample).text,
         severity=Severity.WARNING,
-        fixes=(_stacks(seen), Fix("check what they read: a file system or a server that does not respond")),
-        confidence=0.8 if seen.was_busy or seen.talks else 0.5,
+        fixes=(_stacks(sample), Fix("check what they read: a file system or a server that does not respond")),
+        confidence=0.8 if sample.was_busy or sample.outputs else 0.5,
     )
 
 
-def _idle(seen: HealthSample, load: Load, busy: Sequence[Load]) -> Finding:
-    one = load.ranks[0] if len(load.ranks) == 1 else None
-    who = f"Rank {one} on worker {load.worker}" if one is not None else f"Worker {load.worker}"
+def _idle(sample: HealthSample, load: Load, busy: Sequence[Load]) -> Finding:
+    rank = load.ranks[0] if len(load.ranks) == 1 else None
+    subject = f"Rank {rank} on worker {load.worker}" if rank is not None else f"Worker {load.worker}"
     others = sum(len(other.ranks) for other in busy)
     ranks = f"{others} other ranks are" if others > 1 else "another is"
     return Finding(
         "RANK_IDLE",
-        f"{who} is idle and no rank has written output for {span(seen.quiet_seconds)}, while {ranks} busy: "
+        f"{subject} is idle and no rank has written output for {span(sample.quiet_seconds)}, while {ranks} busy: "
         "ranks that wait in MPI are busy, so they may be waiting for it.",
-        _stacks(seen).text,
+        _stacks(sample).text,
         severity=Severity.WARNING,
         worker=load.worker,
-        rank=one,
-        fixes=(_stacks(seen), Fix("check what it waits for: a file, a lock, a download, a prompt")),
+        rank=rank,
+        fixes=(_stacks(sample), Fix("check what it waits for: a file, a lock, a download, a prompt")),
         confidence=0.6,
     )
 
 
-def _silent_job(seen: HealthSample) -> Finding | None:
-    """Return that nobody says anything any more, where somebody used to do so regularly."""
-    regular = [talk for talk in seen.talks if talk.beats >= 2 * REGULAR_BEATS and talk.rank not in seen.ended]
+def _silent_job(sample: HealthSample) -> Finding | None:
+    # Only if ranks wrote regularly before.
+    regular = [
+        output
+        for output in sample.outputs
+        if output.lines >= 2 * REGULAR_LINES and output.rank not in sample.ended
+    ]
     if not regular:
         return None
-    pause = max(talk.pause for talk in regular)
-    if seen.silence < max(2.5 * seen.quiet_seconds, 20 * pause):
+    pause = max(output.pause for output in regular)
+    if sample.silence < max(2.5 * sample.quiet_seconds, 20 * pause):
         return None
     return Finding(
         "JOB_SILENT",
-        f"No rank has printed anything for {span(seen.silence)}; before, output came {pace(pause)}.",
-        _stacks(seen).text,
+        f"No rank has printed anything for {span(sample.silence)}; before, output came {pace(pause)}.",
+        _stacks(sample).text,
         severity=Severity.WARNING,
-        fixes=(_stacks(seen),),
+        fixes=(_stacks(sample),),
         confidence=0.6,
     )
 
 
-def _silent_ranks(seen: HealthSample) -> Iterator[Finding]:
-    """Yield the ranks that fell silent while others go on; silence is measured against the last word of anybody."""
-    alive = [talk for talk in seen.talks if talk.rank not in seen.ended]
-    for talk in alive:
-        others = [other for other in alive if other.rank != talk.rank and other.regular]
-        silence = seen.last_word - talk.last
-        going = [other for other in others if seen.last_word - other.last <= max(3 * other.pause, 1.0)]
-        most = len(going) * 2 > len(others) and bool(going)
-        if talk.regular and most and silence >= max(seen.quiet_seconds, 10 * talk.pause):
-            on = f"{len(going)} others keep printing" if len(going) > 1 else "another keeps printing"
-            before = f"and printed {pace(talk.pause)} before; {on}"
-            yield _silent(seen, talk.rank, f"has printed nothing for {span(silence)}, {before}", 0.7)
-    yield from _mute_rank(seen, alive)
+def _silent_ranks(sample: HealthSample) -> Iterator[Finding]:
+    # Silence is measured against the last line of any rank, not the clock: that of all ranks is another
+    # warning.
+    alive = [output for output in sample.outputs if output.rank not in sample.ended]
+    for output in alive:
+        others = [other for other in alive if other.rank != output.rank and other.regular]
+        silence = sample.last_output - output.last
+        active = [other for other in others if sample.last_output - other.last <= max(3 * other.pause, 1.0)]
+        most_are_active = len(active) * 2 > len(others) and bool(active)
+        if output.regular and most_are_active and silence >= max(sample.quiet_seconds, 10 * output.pause):
+            continues = f"{len(active)} others keep printing" if len(active) > 1 else "another keeps printing"
+            before = f"and printed {pace(output.pause)} before; {continues}"
+            yield _silent(sample, output.rank, f"has printed nothing for {span(silence)}, {before}", 0.7)
+    yield from _mute_rank(sample, alive)
 
 
-def _mute_rank(seen: HealthSample, alive: Sequence[Traffic]) -> Iterator[Finding]:
-    """Yield a single rank that never said anything although all the others do, and do so regularly."""
-    ranks = {one.rank for one in seen.state.ranks} - seen.ended
-    mute = ranks - {talk.rank for talk in seen.talks}
-    lasted = seen.last_word - (seen.state.running or seen.last_word)
-    alone = len(mute) == 1 and len(ranks) >= 4 and all(talk.regular for talk in alive)
-    if alone and lasted >= seen.quiet_seconds:
+def _mute_rank(sample: HealthSample, alive: Sequence[RankOutput]) -> Iterator[Finding]:
+    # A single rank without any output, although all others write regularly. Several silent ranks are common:
+    # many programs write on some ranks only.
+    ranks = {rank.rank for rank in sample.state.ranks} - sample.ended
+    silent = ranks - {output.rank for output in sample.outputs}
+    lasted = sample.last_output - (sample.state.running or sample.last_output)
+    is_exception = len(silent) == 1 and len(ranks) >= 4 and all(output.regular for output in alive)
+    if is_exception and lasted >= sample.quiet_seconds:
         what = f"has never printed anything, but the {len(alive)} other ranks do"
-        yield _silent(seen, mute.pop(), what, 0.5)
+        yield _silent(sample, silent.pop(), what, 0.5)
 
 
-def _silent(seen: HealthSample, rank: int, what: str, confidence: float) -> Finding:
-    worker = next((one.worker for one in seen.state.ranks if one.rank == rank), None)
-    who = f"Rank {rank}" if worker is None else f"Rank {rank} on worker {worker}"
-    look = command_fix("show its call stack", f"mpijob stacks {seen.state.ref.name} --rank {rank}")
+def _silent(sample: HealthSample, rank: int, what: str, confidence: float) -> Finding:
+    worker = next((state.worker for state in sample.state.ranks if state.rank == rank), None)
+    subject = f"Rank {rank}" if worker is None else f"Rank {rank} on worker {worker}"
+    stacks = command_fix("show its call stack", f"mpijob stacks {sample.state.ref.name} --rank {rank}")
     return Finding(
         "RANK_SILENT",
-        f"{who} {what}.",
-        look.text,
+        f"{subject} {what}.",
+        stacks.text,
         severity=Severity.WARNING,
         worker=worker,
         rank=rank,
-        fixes=(look,),
+        fixes=(stacks,),
         confidence=confidence,
     )

@@ -1,6 +1,7 @@
-"""What is seen of a job that runs, as plain values: how ranks speak, what they keep busy, how far they are.
+"""What was measured of a running job, as plain values: output, load and progress of ranks, and disk space.
 
-The local supervisor and the cluster client fill a `HealthSample`, each with what it can see; `warnings` judges it.
+The local supervisor and the Kubernetes backend fill a `HealthSample`, each with what it can measure;
+`warnings` checks it.
 """
 
 from __future__ import annotations
@@ -15,32 +16,33 @@ from mpijob.errors import Fix
 from mpijob.model import JobState, LogLine, Sample
 
 QUIET_SECONDS = 120.0
-REGULAR_BEATS = 5
-IDLE_CORES, BUSY_CORES = 0.03, 0.2  # of a core, for each rank; ranks may share cores
+REGULAR_LINES = 5
+# Shares of a core for each rank. BUSY_CORES is low because ranks may share cores.
+IDLE_CORES, BUSY_CORES = 0.03, 0.2
 _STEP = re.compile(rb"(?i)\b(?:global[_ ]?step|step|iter(?:ation)?|batch|epoch)s?\b[\s=:#\[(]{0,3}(\d{1,12})")
 
 
-class Traffic(msgspec.Struct, frozen=True):
-    """How one rank speaks: when first and last, and how often it was heard in between."""
+class RankOutput(msgspec.Struct, frozen=True):
+    """The output of one rank: the times of its first and last line, and the number of lines."""
 
     rank: int
     first: float
     last: float
-    beats: int
+    lines: int
 
     @property
     def pause(self) -> float:
-        """The usual time between two of its lines."""
-        return (self.last - self.first) / (self.beats - 1) if self.beats > 1 else math.inf
+        """The mean time between two of its lines."""
+        return (self.last - self.first) / (self.lines - 1) if self.lines > 1 else math.inf
 
     @property
     def regular(self) -> bool:
-        """Whether it spoke often enough for its silence to mean something."""
-        return self.beats >= REGULAR_BEATS
+        """Whether it wrote often enough for its silence to mean something."""
+        return self.lines >= REGULAR_LINES
 
 
 class Load(msgspec.Struct, frozen=True):
-    """The cores that some ranks kept busy, each, over the last quiet time; all ranks of a worker, or one."""
+    """The cores that each of some ranks used over the last quiet time; all ranks of a worker, or one rank."""
 
     ranks: tuple[int, ...]
     worker: int
@@ -48,7 +50,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """The step counter that a rank printed at a moment."""
+    """A step counter in a rank's output."""
 
     time: float
     rank: int
@@ -56,7 +58,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class FreeSpace(msgspec.Struct, frozen=True):
-    """What was free on the disk that the job writes to."""
+    """Free and total space of the disk that the job writes to."""
 
     time: float
     free_bytes: int
@@ -64,61 +66,62 @@ class FreeSpace(msgspec.Struct, frozen=True):
 
 
 class HealthSample(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was seen of a running job.
+    """Everything that was measured of a running job.
 
-    `quiet_seconds` is how long something must last before it is worrying; the measures of `loads` are over
-    that time. `was_busy` says that ranks computed or spoke before. `ended` are ranks that have ended.
+    `quiet_seconds` is how long a state must last to justify a warning; `loads` are measured over that time.
+    `was_busy` means that ranks computed or wrote output before. `ended` are ranks that have ended.
     """
 
     now: float
     state: JobState
     quiet_seconds: float = QUIET_SECONDS
     samples: tuple[Sample, ...] = ()
-    talks: tuple[Traffic, ...] = ()
+    outputs: tuple[RankOutput, ...] = ()
     steps: tuple[Step, ...] = ()
     loads: tuple[Load, ...] = ()
-    rooms: tuple[FreeSpace, ...] = ()
+    disk_space: tuple[FreeSpace, ...] = ()
     ended: frozenset[int] = frozenset()
     was_busy: bool = False
     retries: int = 0
 
     @property
-    def last_word(self) -> float:
-        """When anybody was last heard; the start of the run when nobody ever was."""
-        return max((talk.last for talk in self.talks), default=self.state.running or self.now)
+    def last_output(self) -> float:
+        """The time of the last line of any rank; without output, the start of the run."""
+        return max((talk.last for talk in self.outputs), default=self.state.running or self.now)
 
     @property
     def silence(self) -> float:
-        """How long nobody has said anything."""
-        return self.now - self.last_word
+        """The seconds since the last line of any rank."""
+        return self.now - self.last_output
 
 
-def talks_of(lines: Iterable[LogLine]) -> tuple[Traffic, ...]:
-    """Return how the ranks speak, from their lines."""
-    heard: dict[int, list[float]] = {}
+def outputs_of(lines: Iterable[LogLine]) -> tuple[RankOutput, ...]:
+    """Return the output of each rank, from its lines."""
+    times_of_rank: dict[int, list[float]] = {}
     for line in lines:
         if line.rank is not None:
-            heard.setdefault(line.rank, []).append(line.time / 1e9)
-    return tuple(Traffic(rank, times[0], times[-1], len(times)) for rank, times in sorted(heard.items()))
+            times_of_rank.setdefault(line.rank, []).append(line.time / 1e9)
+    return tuple(
+        RankOutput(rank, times[0], times[-1], len(times)) for rank, times in sorted(times_of_rank.items())
+    )
 
 
 def step_in(text: bytes) -> int | None:
-    """Return the last step counter that a text names, if it names one."""
+    """Return the last step counter in a text; None without one."""
     found = _STEP.findall(text)
     return int(found[-1]) if found else None
 
 
 def steps_of(lines: Iterable[LogLine]) -> tuple[Step, ...]:
-    """Return the step counters in the ranks' lines."""
-    told = ((line, step_in(line.text)) for line in lines if line.rank is not None)
-    return tuple(Step(line.time / 1e9, line.rank or 0, step) for line, step in told if step is not None)
+    counters = ((line, step_in(line.text)) for line in lines if line.rank is not None)
+    return tuple(Step(line.time / 1e9, line.rank or 0, step) for line, step in counters if step is not None)
 
 
 def loads_of(samples: Iterable[Sample], state: JobState, since: float) -> tuple[Load, ...]:
-    """Return what each worker's ranks kept busy since a moment, where only workers are measured."""
+    """Return the load of each worker's ranks since a time, for engines that measure workers only."""
     ranks: dict[int, list[int]] = {}
-    for one in state.ranks:
-        ranks.setdefault(one.worker, []).append(one.rank)
+    for rank in state.ranks:
+        ranks.setdefault(rank.worker, []).append(rank.rank)
     cores: dict[int, list[float]] = {}
     for sample in samples:
         if sample.time >= since and sample.attempt == state.attempt:
@@ -129,16 +132,17 @@ def loads_of(samples: Iterable[Sample], state: JobState, since: float) -> tuple[
 
 
 def _load(worker: int, ranks: Sequence[int], cores: Sequence[float]) -> Load:
+    # The maximum: a worker that was busy once in that time is not idle.
     return Load(tuple(ranks), worker, max(cores) / len(ranks))
 
 
 def pace(pause: float) -> str:
-    """Return how often something is said: `about every 2 s`."""
+    """Return how often a rank writes, for messages: `about every 2 s`."""
     return "more than once a second" if pause < 1 else f"about every {span(pause)}"
 
 
 def span(seconds: float | None) -> str:
-    """Return a time as people say it: `40 s`, `3 min`, `2 h`."""
+    """Return a duration for messages: `40 s`, `3 min`, `2.5 h`."""
     if seconds is None:
         return "an unknown time"
     if seconds < 1:
@@ -149,5 +153,5 @@ def span(seconds: float | None) -> str:
 
 
 def command_fix(text: str, command: str) -> Fix:
-    """Return a fix that a command makes: the text ends with it, for terminals; other interfaces read `command`."""
+    """Return a fix with a command. Its text ends with the command, for terminals; other interfaces use `command`."""
     return Fix(f"{text}: {command}", command=command)

@@ -1,8 +1,8 @@
-"""Who talks to whom: what Open MPI's monitoring component writes at the end of each rank, read from the job's lines.
+"""Reads which ranks exchange messages from the output of Open MPI's monitoring component.
 
-Each rank tells how many messages and bytes it sent to every other: by the program's own calls (`E`), inside the
-library for collective calls (`I`) and one-sided (`S`, `R`); and what collective calls of each shape moved. The
-component counts; it does not take the time.
+At the end, each rank reports how many messages and bytes it sent to each other rank: by the program's own
+calls (`E`), inside the library for collective calls (`I`), and one-sided (`S`, `R`); and what collective
+calls of each pattern moved. The component counts; it measures no times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RankPair(msgspec.Struct, frozen=True):
 
 
 class MpiTraffic(msgspec.Struct, frozen=True):
-    """All that was sent: by the program's own calls, inside the library, and by collective calls of each shape."""
+    """Messages by the program's own calls, inside the library, and by collective calls of each pattern."""
 
     flows: tuple[RankPair, ...] = ()
     inner: tuple[RankPair, ...] = ()
@@ -39,7 +39,7 @@ class MpiTraffic(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes in all that ranks sent each other."""
+        """Bytes that ranks sent to each other in total."""
         return sum(flow.size for flow in (*self.flows, *self.inner))
 
 
@@ -47,7 +47,6 @@ _SHAPES = {b"O2A": "one to all", b"A2O": "all to one", b"A2A": "all to all"}
 
 
 def read(lines: Iterable[bytes]) -> MpiTraffic:
-    """Return what the ranks' lines tell."""
     own: dict[tuple[int, int], tuple[int, int]] = {}
     inner: dict[tuple[int, int], tuple[int, int]] = {}
     shapes: dict[str, tuple[int, int]] = {}

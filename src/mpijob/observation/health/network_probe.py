@@ -1,7 +1,7 @@
-"""What a network probe measured: who sits where, how fast each pair of workers talks, and which links stand out.
+"""Evaluates a network probe: the machine of each worker, the speed of each pair of workers, and slow links.
 
-Links within one machine and links between machines are compared among themselves: shared memory is no network. A
-link stands out when it is far from the median of its kind, and by more than a busy machine explains.
+Links within one machine and links between machines are compared among themselves, because shared memory is no
+network. A link is slow if it is far from the median of its kind, by more than a busy machine explains.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import msgspec
 
 MARK = b"mpijob-network "
 SLOW_BANDWIDTH, SLOW_LATENCY = 0.5, 3.0
-_LEAST_MICROSECONDS = 50.0  # below that a latency is noise, however it compares
+# A latency below this is noise, however it compares.
+_LEAST_MICROSECONDS = 50.0
 
 
 class Link(msgspec.Struct, frozen=True):
-    """One pair of workers: microseconds one way, and megabytes a second."""
+    """One pair of workers: one-way microseconds, and megabytes per second."""
 
     low: int
     high: int
@@ -26,14 +27,14 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Slow(msgspec.Struct, frozen=True):
-    """A link that stands out, and by how much."""
+    """A slow link, with a message."""
 
     link: Link
     message: str
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """All that was measured; `hosts` and `nodes` by worker."""
+    """All measurements; `hosts` and `nodes` by worker."""
 
     hosts: tuple[str, ...]
     nodes: tuple[str, ...]
@@ -48,7 +49,7 @@ class Matrix(msgspec.Struct, frozen=True):
 
 
 def read(lines: Iterable[bytes], nodes: Mapping[int, str]) -> Matrix:
-    """Return what the ranks of a probe said; other lines are passed over."""
+    """Return the measurements in the output of a probe's ranks; other lines are ignored."""
     hosts: dict[int, str] = {}
     links = []
     for line in lines:
@@ -60,23 +61,23 @@ def read(lines: Iterable[bytes], nodes: Mapping[int, str]) -> Matrix:
                 case ["pair", low, high, latency, bandwidth]:
                     links.append(Link(int(low), int(high), float(latency), float(bandwidth)))
         except ValueError:
-            continue  # somebody else's line
+            # A line of another program.
+            continue
     names = tuple(hosts[rank] for rank in sorted(hosts))
     where = tuple(nodes.get(rank, "") for rank in sorted(hosts))
-    return judged(Matrix(names, where, tuple(sorted(links, key=lambda one: (one.low, one.high)))))
+    return with_slow_links(Matrix(names, where, tuple(sorted(links, key=lambda link: (link.low, link.high)))))
 
 
-def judged(matrix: Matrix) -> Matrix:
-    """Return the matrix with the links that stand out, and the machines that all of those have in common."""
+def with_slow_links(matrix: Matrix) -> Matrix:
+    """Return the matrix with its slow links, and the machines whose links are all slow."""
     slow: list[Slow] = []
-    for kind in (True, False):
-        mine = [link for link in matrix.links if _near(matrix, link) is kind]
-        slow += _outstanding(matrix, mine, "on one machine" if kind else "between machines")
+    for same_machine in (True, False):
+        links = [link for link in matrix.links if _is_on_one_machine(matrix, link) is same_machine]
+        slow += _slow_links(matrix, links, "on one machine" if same_machine else "between machines")
     return msgspec.structs.replace(matrix, slow=tuple(slow), suspects=_suspects(matrix, slow))
 
 
-def _near(matrix: Matrix, link: Link) -> bool:
-    """Whether both ends are on one machine."""
+def _is_on_one_machine(matrix: Matrix, link: Link) -> bool:
     low, high = _machine(matrix, link.low), _machine(matrix, link.high)
     return low == high
 
@@ -87,28 +88,29 @@ def _machine(matrix: Matrix, rank: int) -> str:
     return matrix.hosts[rank] if rank < len(matrix.hosts) else str(rank)
 
 
-def _outstanding(matrix: Matrix, links: list[Link], kind: str) -> Iterable[Slow]:
+def _slow_links(matrix: Matrix, links: list[Link], kind: str) -> Iterable[Slow]:
     if len(links) < 3:
-        return  # nothing to compare with
+        # Too few to compare with.
+        return
     latency = median(link.latency_us for link in links)
     bandwidth = median(link.bandwidth_mb for link in links)
     for link in links:
-        told = []
+        differences = []
         if link.latency_us > max(SLOW_LATENCY * latency, _LEAST_MICROSECONDS):
-            told.append(f"{link.latency_us:.0f} µs (median {latency:.0f} µs {kind})")
+            differences.append(f"{link.latency_us:.0f} µs (median {latency:.0f} µs {kind})")
         if link.bandwidth_mb < SLOW_BANDWIDTH * bandwidth:
-            told.append(f"{link.bandwidth_mb:.0f} MB/s (median {bandwidth:.0f} MB/s {kind})")
-        if told:
-            one, other = (f"worker {at} ({_machine(matrix, at)})" for at in (link.low, link.high))
-            yield Slow(link, f"slow link between {one} and {other}: {', '.join(told)}")
+            differences.append(f"{link.bandwidth_mb:.0f} MB/s (median {bandwidth:.0f} MB/s {kind})")
+        if differences:
+            first, second = (f"worker {at} ({_machine(matrix, at)})" for at in (link.low, link.high))
+            yield Slow(link, f"slow link between {first} and {second}: {', '.join(differences)}")
 
 
 def _suspects(matrix: Matrix, slow: list[Slow]) -> tuple[str, ...]:
-    """Return the machines at which most of what stands out comes together: every link of theirs is slow."""
-    bad = {(one.link.low, one.link.high) for one in slow}
+    # A machine all of whose links are slow is probably the cause; one with a single link proves nothing.
+    slow_pairs = {(entry.link.low, entry.link.high) for entry in slow}
     found = []
     for rank in range(len(matrix.hosts)):
-        mine = [link for link in matrix.links if rank in (link.low, link.high)]
-        if len(mine) > 1 and all((link.low, link.high) in bad for link in mine):
+        links = [link for link in matrix.links if rank in (link.low, link.high)]
+        if len(links) > 1 and all((link.low, link.high) in slow_pairs for link in links):
             found.append(_machine(matrix, rank))
     return tuple(dict.fromkeys(found))

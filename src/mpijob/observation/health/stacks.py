@@ -1,8 +1,8 @@
-"""Where all ranks stand, in sentences: "63 ranks in MPI_Allreduce, rank 17 in load (train.py:42)".
+"""Summarizes the call stacks of all ranks: "63 ranks in MPI_Allreduce, rank 17 in load (train.py:42)".
 
-Pure; the stacks are collected by the engines. A place is named by the MPI or NCCL call that a rank waits in,
-else by its innermost Python line, else by its innermost function, else by the system call. One look shows
-where ranks stand, not that they stay there: the sentences say no more than that.
+Pure; the engines collect the stacks. A location is the MPI or NCCL call in which a rank waits, else its
+innermost Python line, else its innermost function, else the system call. One capture shows where ranks are,
+not that they stay there, and the summary claims no more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _COLLECTIVES = re.compile(
 )
 _WAITS = re.compile(r"MPI_(?:Recv|Wait\w*|Probe|Mprobe|Ssend|Send|Sendrecv\w*)|nccl\w+")
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<frozen |^<string>")
-_PLUMBING = re.compile(
+# Frames of the C library and of waiting system calls, which do not name a location.
+_LIBC = re.compile(
     r"\?\?|0x[0-9a-f]+|_*(?:libc|GI|pthread|clone|start)\w*|(?:\w+::)*(?:operator.*)?$"
     r"|_*(?:poll|ppoll|epoll_p?wait|p?select\w*|futex\w*|sched_yield|(?:clock_)?nanosleep|read|recv\w*|wait4?|syscall"
     r"|sem_\w+|usleep|sleep)(?:_nocancel|_time64)?"
@@ -60,7 +61,9 @@ _LACKS = {
 
 
 def report(stacks: Iterable[RankStack], place: str = "local") -> StackReport:
-    """Return where the ranks stand, grouped, with what follows from it; `place` words what would allow more."""
+    """Return where the ranks are, grouped, with remarks; `place` is the engine, for hints about missing
+    permissions.
+    """
     known = tuple(sorted(stacks, key=lambda stack: stack.rank))
     groups = group(known)
     return StackReport(
@@ -73,7 +76,7 @@ def report(stacks: Iterable[RankStack], place: str = "local") -> StackReport:
 
 
 def group(stacks: Sequence[RankStack]) -> tuple[StackGroup, ...]:
-    """Return the ranks by the place where they stand, the largest group first."""
+    """Return the ranks by location, the largest group first."""
     places: dict[str, list[RankStack]] = {}
     for stack in stacks:
         places.setdefault(where(stack), []).append(stack)
@@ -85,12 +88,12 @@ def group(stacks: Sequence[RankStack]) -> tuple[StackGroup, ...]:
 
 
 def where(stack: RankStack) -> str:
-    """Return the place where one rank stands, as it is named in the summary."""
+    """Return the location of one rank, as the summary names it."""
     if call := _call(stack.frames):
         return call
     if python := [frame for frame in stack.frames if not frame.native]:
         return _python(python)
-    if native := [frame for frame in stack.frames if not _PLUMBING.fullmatch(frame.function)]:
+    if native := [frame for frame in stack.frames if not _LIBC.fullmatch(frame.function)]:
         return _place(native[0])
     if stack.frames:
         return stack.frames[0].function.removeprefix("__GI").lstrip("_")
@@ -98,7 +101,7 @@ def where(stack: RankStack) -> str:
 
 
 def _call(frames: Sequence[Frame]) -> str:
-    """Return the outermost MPI call, which is the one that the program made, else the outermost NCCL call."""
+    # The outermost MPI call is the one that the program made; inner ones are the library's own.
     for pattern in (_MPI, _NCCL):
         for frame in reversed(frames):
             if frame.native and (match := pattern.fullmatch(frame.function)):
@@ -107,7 +110,7 @@ def _call(frames: Sequence[Frame]) -> str:
 
 
 def _python(frames: Sequence[Frame]) -> str:
-    """Return the innermost line, and the program's own line where that one is a library's."""
+    # With the program's own line, if the innermost one is in a library.
     inner = frames[0]
     own = next((frame for frame in frames if not _LIBRARY.search(frame.file)), inner)
     return _place(inner) if own is inner else f"{_place(inner)}, called from {_place(own)}"
@@ -133,7 +136,7 @@ def _is_wait(name: str) -> bool:
 
 
 def _summary(groups: Sequence[StackGroup]) -> str:
-    return ", ".join(f"{named(one.ranks)} {_in(one.where)}" for one in groups)
+    return ", ".join(f"{named(group.ranks)} {_in(group.where)}" for group in groups)
 
 
 def _in(place: str) -> str:
@@ -141,41 +144,40 @@ def _in(place: str) -> str:
 
 
 def named(ranks: Sequence[int]) -> str:
-    """Return ranks as people say them: `rank 17`, `ranks 0-2, 5`, `63 ranks`."""
+    """Return the name of some ranks: `rank 17`, `ranks 0-2, 5`, `63 ranks`."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     return f"ranks {spans(ranks)}" if len(ranks) <= _MOST_NAMED else f"{len(ranks)} ranks"
 
 
 def _remarks(groups: Sequence[StackGroup]) -> Iterable[str]:
-    """Yield what the groups suggest; nothing where ranks merely compute."""
-    collective = [one for one in groups if _COLLECTIVES.fullmatch(one.where)]
-    rest = [one for one in groups if one not in collective and not one.where.startswith("not seen")]
+    # Ranks that compute differ in their lines, so nothing follows without a collective call.
+    collective = [group for group in groups if _COLLECTIVES.fullmatch(group.where)]
+    others = [group for group in groups if group not in collective and not group.where.startswith("not seen")]
     if len(collective) > 1:
-        calls = ", ".join(f"{named(one.ranks)} in {one.where}" for one in collective)
+        calls = ", ".join(f"{named(group.ranks)} in {group.where}" for group in collective)
         yield f"the ranks are in different collective calls ({calls}): if they stay there, the calls do not match"
     if (
         collective
-        and rest
-        and sum(len(one.ranks) for one in rest) <= sum(len(one.ranks) for one in collective)
+        and others
+        and sum(len(group.ranks) for group in others) <= sum(len(group.ranks) for group in collective)
     ):
-        late = [rank for one in rest for rank in one.ranks]
-        yield (f"{named(late)} {'has' if len(late) == 1 else 'have'} not reached {collective[0].where}, "
+        behind = [rank for group in others for rank in group.ranks]
+        yield (f"{named(behind)} {'has' if len(behind) == 1 else 'have'} not reached {collective[0].where}, "
                f"where {named(collective[0].ranks)} {'waits' if len(collective[0].ranks) == 1 else 'wait'}: "
-               f"check {named(late)} first")  # fmt: skip
-    if len(collective) == 1 and not rest:
+               f"check {named(behind)} first")  # fmt: skip
+    if len(collective) == 1 and not others:
         yield (f"all ranks are in {collective[0].where}: the call is in progress, or its messages do not arrive; "
                "capture the stacks again in a moment")  # fmt: skip
 
 
 def _lacks(stacks: Sequence[RankStack], place: str) -> Iterable[str]:
-    """Yield, once for each reason, for which ranks less was seen than could be."""
     by_reason: dict[Lack, list[RankStack]] = {}
     for stack in stacks:
         if stack.lack is not None:
             by_reason.setdefault(stack.lack, []).append(stack)
     for reason, same in by_reason.items():
-        words = _LACKS[reason]
-        said = next((f" ({stack.said})" for stack in same if stack.said), "")
-        sentence = words.get(place) or words.get("") or words["local"]
-        yield f"{named([stack.rank for stack in same])}: {sentence}{said}"
+        sentences = _LACKS[reason]
+        detail = next((f" ({stack.said})" for stack in same if stack.said), "")
+        sentence = sentences.get(place) or sentences.get("") or sentences["local"]
+        yield f"{named([stack.rank for stack in same])}: {sentence}{detail}"

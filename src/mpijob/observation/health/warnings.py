@@ -1,14 +1,14 @@
-"""What is worrying about a job that runs, before it fails: memory, disk, silence, idleness, stragglers, restarts.
+"""Early warnings for a running job: memory, disk, silence, idle ranks, stragglers, restarts.
 
-Pure functions over what an engine has seen (`HealthSample`); the local supervisor and the cluster client fill it from
-what each can see. A warning must be true of what was measured, and quiet on healthy runs: each rule wants a
-trend that lasts, a rank that used to behave otherwise, or most of the others to differ from it. Why a job that
-has failed did so is said by `diagnosis`.
+Pure functions of a `HealthSample`, which the local supervisor and the Kubernetes backend fill. A warning must
+be true of what was measured, and healthy runs must not get one: each rule requires a lasting trend, a rank
+that behaved otherwise before, or one that differs from most others. `diagnosis` explains failures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from statistics import median
 
 from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import Phase
@@ -18,53 +18,55 @@ from mpijob.observation.health.health_sample import HealthSample, command_fix
 Key = tuple[str, int | None, int | None]
 
 
-def judge(seen: HealthSample) -> tuple[Finding, ...]:
-    """Return the warnings that hold now, the most certain first; none for a job that does not run."""
-    if seen.state.phase is not Phase.RUNNING:
+def find_warnings(sample: HealthSample) -> tuple[Finding, ...]:
+    """Return the current warnings, the most certain first; none for a job that is not running."""
+    if sample.state.phase is not Phase.RUNNING:
         return ()
     found = [
-        *exhaustion.memory(seen),
-        *exhaustion.disk(seen),
-        *hang.quiet(seen),
-        *_behind(seen),
-        *_restarts(seen),
+        *exhaustion.memory(sample),
+        *exhaustion.disk(sample),
+        *hang.idle_or_silent(sample),
+        *_behind(sample),
+        *_restarts(sample),
     ]
     return tuple(sorted(found, key=lambda finding: -finding.confidence))
 
 
 def key(finding: Finding) -> Key:
-    """Return what makes two warnings the same one, however their numbers have changed."""
+    """Return what identifies a warning while its numbers change."""
     return finding.code, finding.worker, finding.rank
 
 
 def event_reason(finding: Finding) -> str:
-    """Return the one word that the event of a warning carries: `MemoryNearLimit`."""
+    """Return the reason of the warning's event: `MemoryNearLimit`."""
     return "".join(word.capitalize() for word in finding.code.split("_"))
 
 
-def _behind(seen: HealthSample) -> Iterator[Finding]:
-    """Yield ranks whose step counter is far behind that of the others, and was so before, and does not catch up."""
-    now, before = _counters(seen, seen.now), _counters(seen, seen.now - seen.quiet_seconds / 2)
+def _behind(sample: HealthSample) -> Iterator[Finding]:
+    # Ranks far behind the others now and half a quiet time ago, and not catching up. Where the others are far
+    # apart as well, the counters mean something else.
+    now, before = _counters(sample, sample.now), _counters(sample, sample.now - sample.quiet_seconds / 2)
     for rank, step in now.items():
         others = [count for other, count in now.items() if other != rank]
-        past = [count for other, count in before.items() if other != rank]
-        if len(others) < 2 or rank not in before or len(past) != len(others):
+        others_before = [count for other, count in before.items() if other != rank]
+        if len(others) < 2 or rank not in before or len(others_before) != len(others):
             continue
-        gap, gap_before = _middle(others) - step, _middle(past) - before[rank]
-        together = max(others) - min(others) <= gap / 3
-        if together and gap >= gap_before > 0 and gap >= max(5, 0.1 * _middle(others)):
-            yield _straggler(seen, rank, step, int(_middle(others)))
+        gap, gap_before = median(others) - step, median(others_before) - before[rank]
+        others_are_close = max(others) - min(others) <= gap / 3
+        if others_are_close and gap >= gap_before > 0 and gap >= max(5, 0.1 * median(others)):
+            yield _straggler(sample, rank, step, int(median(others)))
 
 
-def _counters(seen: HealthSample, moment: float) -> dict[int, int]:
-    """Return the last step that each rank had told at a moment."""
-    return {one.rank: one.step for one in seen.steps if one.time <= moment and one.rank not in seen.ended}
+def _counters(sample: HealthSample, moment: float) -> dict[int, int]:
+    return {
+        step.rank: step.step for step in sample.steps if step.time <= moment and step.rank not in sample.ended
+    }
 
 
-def _straggler(seen: HealthSample, rank: int, step: int, others: int) -> Finding:
-    worker = next((one.worker for one in seen.state.ranks if one.rank == rank), None)
-    stacks = command_fix("compare its call stack with another", f"mpijob stacks {seen.state.ref.name}")
-    usage = command_fix("compare its usage with another", f"mpijob top {seen.state.ref.name}")
+def _straggler(sample: HealthSample, rank: int, step: int, others: int) -> Finding:
+    worker = next((state.worker for state in sample.state.ranks if state.rank == rank), None)
+    stacks = command_fix("compare its call stack with another", f"mpijob stacks {sample.state.ref.name}")
+    usage = command_fix("compare its usage with another", f"mpijob top {sample.state.ref.name}")
     return Finding(
         "RANK_BEHIND",
         f"Rank {rank} is at step {step}, the others are at about {others}, and it does not catch up.",
@@ -77,21 +79,23 @@ def _straggler(seen: HealthSample, rank: int, step: int, others: int) -> Finding
     )
 
 
-def _restarts(seen: HealthSample) -> Iterator[Finding]:
-    for worker in seen.state.workers:
+def _restarts(sample: HealthSample) -> Iterator[Finding]:
+    for worker in sample.state.workers:
         if worker.restarts:
             times = "once" if worker.restarts == 1 else f"{worker.restarts} times"
             yield _restarted(
-                seen, f"Worker {worker.index} was restarted {times} while the job ran.", worker.index
+                sample, f"Worker {worker.index} was restarted {times} while the job ran.", worker.index
             )
-    if seen.retries:
-        tries = "an attempt" if seen.retries == 1 else f"{seen.retries} attempts"
-        yield _restarted(seen, f"The job was tried again after {tries} that failed.", None)
+    if sample.retries:
+        tries = "an attempt" if sample.retries == 1 else f"{sample.retries} attempts"
+        yield _restarted(sample, f"The job was tried again after {tries} that failed.", None)
 
 
-def _restarted(seen: HealthSample, text: str, worker: int | None) -> Finding:
-    events = command_fix("show what happened before", f"mpijob events {seen.state.ref.name}")
-    logs = command_fix("read the log of the first attempt", f"mpijob logs {seen.state.ref.name} --attempt 1")
+def _restarted(sample: HealthSample, text: str, worker: int | None) -> Finding:
+    events = command_fix("show what happened before", f"mpijob events {sample.state.ref.name}")
+    logs = command_fix(
+        "read the log of the first attempt", f"mpijob logs {sample.state.ref.name} --attempt 1"
+    )
     return Finding(
         "RESTARTED",
         text,
@@ -101,8 +105,3 @@ def _restarted(seen: HealthSample, text: str, worker: int | None) -> Finding:
         fixes=(events, logs),
         confidence=0.9,
     )
-
-
-def _middle(numbers: Sequence[int]) -> float:
-    ordered, half = sorted(numbers), len(numbers) // 2
-    return ordered[half] if len(numbers) % 2 else (ordered[half - 1] + ordered[half]) / 2

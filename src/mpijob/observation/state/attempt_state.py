@@ -1,7 +1,7 @@
-"""What one attempt has seen so far, and what follows from it.
+"""The facts about one attempt that an engine has collected, and what follows from them.
 
-The supervisor writes facts here as they come; the phase is derived from all of them by
-`observation/state/phase`, the cause of a failure by `diagnosis`. No I/O.
+The supervisor records facts here as they arrive; `observation/state/phase` derives the phase from all of
+them, and `diagnosis` the cause of a failure. No I/O.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from mpijob.model import (
 )
 from mpijob.observation.state.phase import Observation, Reason
 
-_LAST_SIGNAL = 64  # what a program says above it is a code of its own: exit(-1) is 255
-LOST_PEER_CODE = (
-    14  # MPI_ERR_UNKNOWN: a rank of Open MPI ends with it when its connection to another one is closed
-)
-TOGETHER_SECONDS = 0.25  # as long as the supervisor waits for what follows a failure
+# Exit codes above 128 + 64 are the program's own: exit(-1) is 255.
+_LAST_SIGNAL = 64
+# MPI_ERR_UNKNOWN: a rank of Open MPI exits with it when its connection to another rank is closed.
+LOST_PEER_CODE = 14
+# Ends within this time are reported in no particular order; the supervisor waits as long for what follows a failure.
+TOGETHER_SECONDS = 0.25
 
 
 @dataclass(slots=True)
 class LauncherTimes:
-    """When the launcher had come how far."""
+    """When the launcher reached each stage, in seconds since the epoch."""
 
     scheduled: float
     started: float | None = None
@@ -43,10 +44,10 @@ class LauncherTimes:
 
 
 class AttemptState:
-    """The facts of one attempt.
+    """The facts about one attempt.
 
-    `now` is the time (seconds since the epoch) of what is being noted: what is learnt together has one
-    time, and then what was killed comes before what ended by itself.
+    `now` is the time (seconds since the epoch) of the facts being recorded. Facts that arrive together have
+    the same time; kills are then ordered before exits.
     """
 
     def __init__(self, plan: Plan, now: float) -> None:
@@ -55,8 +56,9 @@ class AttemptState:
         self.ready: set[int] = set()
         self.ranks: dict[int, RankState] = {}
         self.steps: dict[int, StepState] = {}
-        self.step_ranks: dict[int, dict[int, RankState]] = {}  # by step and rank
-        self._step_exits: dict[int, dict[int, Exit]] = {}  # by step and rank
+        # By step and rank.
+        self.step_ranks: dict[int, dict[int, RankState]] = {}
+        self._step_exits: dict[int, dict[int, Exit]] = {}
         self.sizes: set[int] = set()
         self.rank_exits: dict[int, Exit] = {}
         self.daemon_exits: dict[int, Exit] = {}
@@ -84,47 +86,49 @@ class AttemptState:
 
     # -- facts ------------------------------------------------------------------------------------
     def launcher_spawned(self, pid: int, *, counting: bool) -> None:
-        """The launcher's process runs; the job's command runs in it, unless it only counts or is to be counted."""
+        """Record the launcher's process. It runs the job's command, unless it is `counting` or the ranks are
+        counted first.
+        """
         self.launcher_pid, times = pid, self.launcher_times
         times.started = times.started or self.now
         if not counting and (self._plan.own_launcher or not self._plan.job.census):
             times.ready = times.ready or self.now
             times.running = self.now
 
-    def _reached(self) -> bool:
-        """Return whether the launcher has just reached the last worker that has ranks."""
+    def _has_reached_all(self) -> bool:
         if self.launcher_times.ready is not None:
             return False
-        there = self.daemons.keys() | {one.worker for one in self.ranks.values()}
+        # Workers without ranks may never get a daemon.
+        there = self.daemons.keys() | {rank.worker for rank in self.ranks.values()}
         if there >= {worker.index for worker in self._plan.workers if worker.ranks}:
             self.launcher_times.ready = self.now
         return self.launcher_times.ready is not None
 
-    def daemon_began(self, worker: int) -> bool:
-        """The launcher has started a daemon of its MPI on a worker; return whether it was the last one."""
+    def daemon_started(self, worker: int) -> bool:
+        """Record an MPI daemon on a worker; return whether the launcher has now reached every worker."""
         self.daemons[worker] = self.daemons.get(worker, 0) + 1
-        return self._reached()
+        return self._has_reached_all()
 
-    def hello(
+    def rank_started(
         self, rank: int, size: int, worker: int, local_rank: int, pid: int, gpus: str, node: str
     ) -> bool:
-        """A rank has said who it is; return whether the launcher has reached the last worker by it."""
+        """Record a rank; return whether the launcher has now reached every worker."""
         names = tuple(gpus.split(",")) if gpus else ()
         self.ranks[rank] = RankState(rank, worker, local_rank, node, pid, names)
         self.sizes.add(size)
-        return self._reached()
+        return self._has_reached_all()
 
-    def step_began(self, number: int, command: str, ranks: int) -> None:
-        """A launcher of the script has started."""
+    def step_started(self, number: int, command: str, ranks: int) -> None:
+        """Record the start of one launcher of a script."""
         self.steps.setdefault(number, StepState(number, command, ranks, started=self.now))
 
     def step_ended(self, number: int, code: int) -> None:
-        """A launcher of the script has ended."""
+        """Record the end of one launcher of a script."""
         if (step := self.steps.get(number)) is not None and step.finished is None:
             self.steps[number] = msgspec.structs.replace(step, finished=self.now, exit_code=code)
 
-    def step_hello(self, number: int, rank: int, size: int, worker: int, pid: int) -> bool:
-        """A rank of a step has said who it is; return whether all of them have."""
+    def step_rank_started(self, number: int, rank: int, size: int, worker: int, pid: int) -> bool:
+        """Record a rank of a step; return whether all ranks of the step have started."""
         step = self.steps.get(number)
         if step is None:
             return False
@@ -134,54 +138,57 @@ class AttemptState:
         self.steps[number] = msgspec.structs.replace(step, ranks=size or step.ranks, workers=workers)
         return len(ranks) == (size or step.ranks)
 
-    def step_used(self, memory: Mapping[int, int]) -> None:
-        """Take note of the bytes that workers use now, for the steps that run there."""
+    def record_step_memory(self, memory: Mapping[int, int]) -> None:
+        """Record the memory in use by workers, for the steps that run on them."""
         for number, step in self.steps.items():
             used = max((memory.get(worker, 0) for worker in step.workers), default=0)
             if step.finished is None and used > step.peak_bytes:
                 self.steps[number] = msgspec.structs.replace(step, peak_bytes=used)
 
-    def step_bye(self, number: int, rank: int, code: int) -> None:
-        """A rank of a step has said how it ended; the first that failed is kept."""
+    def step_rank_exited(self, number: int, rank: int, code: int) -> None:
+        """Record the exit of a rank of a step; the first failed rank is kept."""
         step = self.steps.get(number)
-        told = 128 - code if 128 < code <= 128 + _LAST_SIGNAL else code
+        status = 128 - code if 128 < code <= 128 + _LAST_SIGNAL else code
         known = self.step_ranks.get(number, {}).get(rank)
-        exit = self._exit(told, rank, None if known is None else known.worker)
+        exit = self._exit(status, rank, None if known is None else known.worker)
         self._step_exits.setdefault(number, {}).setdefault(rank, exit)
         if step is not None and code and step.failed_rank is None:
             self.steps[number] = msgspec.structs.replace(step, failed_rank=rank)
 
     def failed_step(self) -> StepState | None:
-        """Return the last step that failed, of a script that ended so too."""
+        """Return the last failed step of a script that failed, else None."""
         if self.launcher is None or self.launcher.good:
             return None
         return next((step for _, step in sorted(self.steps.items(), reverse=True) if step.exit_code), None)
 
     def current_step(self) -> int | None:
-        """Return the step that began last and has not ended."""
+        """Return the step that started last and has not ended."""
         return max((step.number for step in self.steps.values() if step.finished is None), default=None)
 
-    def bye(self, rank: int, code: int) -> None:
-        """A rank has said how it ended."""
-        self._rank_ended(rank, 128 - code if 128 < code <= 128 + _LAST_SIGNAL else code)
+    def rank_exited(self, rank: int, code: int) -> None:
+        """Record the exit status that a rank's shim reported: 128 + N is signal N."""
+        self._record_exit(rank, 128 - code if 128 < code <= 128 + _LAST_SIGNAL else code)
 
-    def left(self, rank: int, code: int) -> None:
-        """A rank has told how it ends just before it lets MPI end all of them; what is seen of it later is that."""
+    def rank_aborting(self, rank: int, code: int) -> None:
+        """Record the code of MPI_Abort or of an uncaught exception, reported before MPI ends all ranks."""
+        # The exit status that the shim reports afterwards is MPI's kill, so it is ignored (see
+        # `_record_exit`).
         if rank in self.ranks and rank not in self.rank_exits and not self._plan.job.script:
-            self._rank_ended(rank, code)
+            self._record_exit(rank, code)
             self.aborted.add(rank)
 
-    def program_gone(self, rank: int) -> None:
-        """A rank's program is gone; its shim, which knows how it ended, will speak in a moment."""
+    def program_ended(self, rank: int) -> None:
+        """Record when a rank's program ended; its shim reports the exit status a moment later."""
         self._deaths[rank] = (self.now, self.ending)
 
-    def rank_vanished(self, rank: int) -> None:
-        """A rank is gone without a word."""
+    def rank_lost(self, rank: int) -> None:
+        """Record a rank that ended without an exit status: it was killed together with its shim."""
         if rank not in self.rank_exits:
-            self._rank_ended(rank, -int(signal.SIGKILL))
+            self._record_exit(rank, -int(signal.SIGKILL))
 
-    def _rank_ended(self, rank: int, code: int) -> None:
-        """Note how a rank ended, at the time when its program was seen to be gone."""
+    def _record_exit(self, rank: int, code: int) -> None:
+        # The time is when the program ended, not when its shim reported: reports of several ranks arrive in
+        # any order.
         if rank in self.aborted:
             return
         worker = self.ranks[rank].worker if rank in self.ranks else None
@@ -189,8 +196,8 @@ class AttemptState:
         time, by_us = self._deaths.get(rank, (exit.time, exit.by_us))
         self.rank_exits[rank] = msgspec.structs.replace(exit, time=time, by_us=by_us)
 
-    def daemon_done(self, worker: int, code: int) -> None:
-        """A worker's MPI daemon has ended; what a step's end means is the script's business."""
+    def daemon_ended(self, worker: int, code: int) -> None:
+        # Counted, because a script starts a daemon for each of its steps.
         self.daemons[worker] = self.daemons.get(worker, 1) - 1
         if self._plan.job.script:
             return
@@ -198,16 +205,19 @@ class AttemptState:
             self.daemon_exits[worker] = self._exit(code, worker, worker)
 
     def worker_lost(self, worker: int, code: int) -> None:
-        """A worker's own process has ended without being asked."""
+        """Record that a worker's own process ended unexpectedly."""
         self.lost.setdefault(worker, self._exit(code, worker, worker))
 
-    def silent(self, worker: int) -> None:
-        """A worker is being ended by us for a fault of its own."""
+    def worker_stopped(self, worker: int) -> None:
+        """Record a worker that the engine kills because of its own fault, such as a lost heartbeat or too
+        much memory.
+        """
         self.lost.setdefault(worker, self._exit(-int(signal.SIGKILL), worker, worker))
 
     def launcher_ended(self, code: int) -> None:
-        """The launcher has ended; of one that was killed, we may hear after those that noticed it first."""
         exit = self._exit(code, 0, None)
+        # The end of a killed launcher is reported after the ends that it caused. It is dated before those
+        # that follow at once.
         if exit.signal == signal.SIGKILL and not exit.by_us:
             before = (*self.rank_exits.values(), *self.daemon_exits.values())
             close = [e.time for e in before if exit.time - e.time < TOGETHER_SECONDS]
@@ -215,7 +225,7 @@ class AttemptState:
         self.launcher = exit
 
     def stop(self, reason: Reason, message: str) -> None:
-        """The engine itself ends the attempt; the first reason stands."""
+        """Record that the engine ends the attempt; the first reason is kept."""
         if self.stopped is None:
             self.stopped, self.stopped_message = reason, message
 
@@ -225,10 +235,10 @@ class AttemptState:
 
     # -- what follows -----------------------------------------------------------------------------
     def take_census(self) -> bool:
-        """Return whether every rank has reported; then the world is proved or found wrong."""
+        """Return True once, when every rank has reported; a wrong world stops the attempt."""
         if self.proved is not None or len(self.ranks) < self._plan.world:
             return False
-        wrong = self._differs()
+        wrong = self._world_mismatch()
         self.proved = len(self.ranks)
         if not self._plan.own_launcher:
             self.launcher_times.running = self.now
@@ -236,7 +246,7 @@ class AttemptState:
             self.stop(Reason.WORLD_DIFFERS, wrong)
         return True
 
-    def _differs(self) -> str:
+    def _world_mismatch(self) -> str:
         if self.sizes - {self._plan.world, 0}:
             return (
                 f"ranks report MPI worlds of {sorted(self.sizes)} ranks; planned: one of {self._plan.world}"
@@ -247,38 +257,35 @@ class AttemptState:
                 return f"worker {worker.index} has ranks {list(seen)}; planned: {list(worker.ranks)}"
         return ""
 
-    def quiet(self) -> bool:
-        """Return whether launcher, daemons and ranks have all been heard of to their end."""
+    def all_ended(self) -> bool:
+        """Return whether the launcher, all daemons and all ranks have ended."""
         daemons = all(count <= 0 for count in self.daemons.values())
         ranks = bool(self._plan.own_launcher) or not (self.ranks.keys() - self.rank_exits.keys())
         return self.launcher is not None and daemons and ranks
 
-    def begin_after_census(self) -> None:
-        """The counting launch is over: what ended in it says nothing about the job itself."""
+    def reset_after_census(self) -> None:
+        """Forget the ends of the launch that only counted ranks: they mean nothing for the job."""
         self.launcher = None
         self.rank_exits.clear()
         self.daemon_exits.clear()
 
     def causes(self, exits: Iterable[Exit]) -> tuple[Exit, ...]:
-        """Return the exits with those marked that followed from a start which did not reach every worker.
-
-        The launcher then gives up, and daemons and ranks that it had started already end in any way and order;
-        so they do when the launcher is killed.
-        """
+        """Return the exits; those that only followed from a failed start or a killed launcher are marked `by_us`."""
+        # When the launcher cannot reach a worker or is killed, the daemons and ranks that it started end in
+        # any way and order.
         since = self._launcher_killed_at()
         return tuple(
             msgspec.structs.replace(e, by_us=True) if self.unreached or e.time >= since else e for e in exits
         )
 
     def _launcher_killed_at(self) -> float:
-        """Return when somebody else killed the launcher; never, when nobody did."""
         exit = self.launcher
-        struck = exit is not None and exit.signal == signal.SIGKILL and not exit.by_us
-        return exit.time if exit is not None and struck else float("inf")
+        killed = exit is not None and exit.signal == signal.SIGKILL and not exit.by_us
+        return exit.time if exit is not None and killed else float("inf")
 
     def observe(self, *, ended: bool, ranks_watched: bool) -> Observation:
-        """Return everything as one value."""
         job = self._plan.job
+        # A worker without ranks has no daemon; it counts as successful once the launcher is.
         idle = [Exit(0, index=w.index) for w in self._plan.workers if w.index not in self.daemon_exits]
         done = self.launcher is not None and self.launcher.good
         return Observation(
@@ -305,31 +312,39 @@ class AttemptState:
         )
 
     def ranks_ended(self) -> tuple[Exit, ...]:
-        """Return how ranks ended, the first first."""
+        """Return the exits of ranks in the order in which they happened; of a failed script, those of its
+        failed step.
+        """
         exits = self.rank_exits
         if (step := self.failed_step()) is not None:
             exits = self._step_exits.get(step.number, {})
         return self.causes(sorted(exits.values(), key=self._order))
 
     def _order(self, exit: Exit) -> tuple[float, bool, bool, bool, bool]:
-        """What was told or done before what followed from it, also when both are learnt together."""
-        told = exit.index in self.aborted
-        return exit.time, not told, not self.failed_by_itself(exit), not self.struck(exit), _by_mpi(exit)
+        # At the same time, causes come before what follows from them: reported aborts, ranks that failed by
+        # themselves, kills from outside, and at the end kills by MPI.
+        reported = exit.index in self.aborted
+        return (
+            exit.time,
+            not reported,
+            not self.failed_by_itself(exit),
+            not self.killed_from_outside(exit),
+            _by_mpi(exit),
+        )
 
     def failed_by_itself(self, exit: Exit) -> bool:
-        """Whether a rank ended badly by what it did, and not because MPI ended it or its peer was gone."""
+        """Return whether a rank failed by what it did: MPI did not end it, nor the loss of a peer."""
         lost_peer = self._plan.family is Family.OPENMPI and exit.code == LOST_PEER_CODE
         return not (exit.good or exit.by_us or lost_peer or _by_mpi(exit))
 
-    def struck(self, exit: Exit) -> bool:
-        """Whether it is probable that an outsider ended a rank: Open MPI itself asks with SIGTERM first.
+    def killed_from_outside(self, exit: Exit) -> bool:
+        """Return whether a rank was probably killed from outside: Open MPI's own kills begin with SIGTERM.
 
-        It sends SIGKILL soon after that, so another rank that failed by itself is the cause.
+        Open MPI sends SIGKILL soon after, so a rank that failed by itself is a likelier cause.
         """
         return self._plan.family is Family.OPENMPI and exit.signal == signal.SIGKILL and not exit.by_us
 
     def rank_states(self) -> tuple[RankState, ...]:
-        """Return every rank as census and exits show it."""
         return tuple(
             msgspec.structs.replace(
                 state, exit_code=self._status(self.rank_exits.get(rank)), followed=rank in self.followers
@@ -338,7 +353,7 @@ class AttemptState:
         )
 
     def worker_states(self, phase: Phase, gpus: Callable[[int], tuple[str, ...]]) -> tuple[WorkerState, ...]:
-        """Return every worker; one that failed keeps its own phase when the job has ended."""
+        """Return every worker; after the job's end, only the failed ones have the phase Failed."""
         job = self._plan.job
         return tuple(
             WorkerState(
@@ -355,7 +370,7 @@ class AttemptState:
         )
 
     def launcher_state(self, phase: Phase, *, node: str, log: str) -> LauncherState:
-        """Return the launcher in a job that is in this phase; `log` is its file."""
+        """Return the launcher's state in a job of this phase; `log` is the path of its log file."""
         exit, times, asked = self.launcher, self.launcher_times, self._plan.job.launcher
         own = self._launcher_living(phase) if exit is None else _launcher_ended(exit)
         return LauncherState(
@@ -378,7 +393,8 @@ class AttemptState:
     def _launcher_living(self, phase: Phase) -> LauncherPhase:
         times = self.launcher_times
         if phase.final or phase is Phase.SUSPENDED:
-            return LauncherPhase.CANCELLED  # it never ran, or its end was not observed
+            # It never ran, or its end was not observed.
+            return LauncherPhase.CANCELLED
         if times.running is not None:
             return LauncherPhase.RUNNING
         if times.ready is not None:
@@ -401,7 +417,7 @@ class AttemptState:
         return first if self.culprit is None else self.culprit
 
     def _failed_workers(self) -> set[int | None]:
-        """Return the worker that failed first, and those whose ranks ended by themselves just as one of its did."""
+        # Also workers whose ranks exited by themselves with the same code: they failed for the same reason.
         first = self.failed_worker()
         own = [
             e for e in self.rank_exits.values() if e.code and not e.by_us and e.index not in self.followers

@@ -1,9 +1,9 @@
-"""Where a job on a cluster stands, derived from everything that was seen of it; no engine's word is believed.
+"""Derives the phase of a job on a cluster from everything that was read about it.
 
-A TrainJob says nothing about pods that cannot start, names the launcher when a worker died, and reports
-success for ranks that all ran on one machine. So its own conditions are one fact among many here: pods
-speak about causes, the queue about waiting, the launcher's census about the world. The local engine's
-verdict is derived by `phase`; both use the same words.
+A TrainJob reports nothing about pods that cannot start, names the launcher when a worker failed, and reports
+success for ranks that all ran on one machine. So its conditions are one fact among others: pods show causes,
+the queue shows why a job waits, and the launcher's census shows the MPI world. `phase` derives the local
+engine's phase, with the same reasons.
 """
 
 from __future__ import annotations
@@ -23,279 +23,284 @@ from mpijob.observation.state import waiting_reason as waiting
 from mpijob.observation.state.first_cause import Cause
 from mpijob.observation.state.phase import PhaseResult, Reason
 
+# Reasons that waiting alone does not resolve: an engine may end such a job.
 LASTING = frozenset(
     {Reason.IMAGE_NAME, Reason.IMAGE_NOT_FOUND, Reason.IMAGE_REFUSED, Reason.SETTINGS_MISSING}
     | {Reason.QUOTA_TOO_SMALL, Reason.QUEUE_MISSING, Reason.POLICY_REFUSED, Reason.NOT_RESUMED}
-)  # reasons that waiting alone will not mend: an engine may give such a job up
-_UNHEARD_SECONDS = 30.0
-_SECOND = 1.0  # the cluster's times have no smaller parts
+)
+# A controller that has not reacted for so long does not work, or has an incompatible version.
+_CONTROLLER_SECONDS = 30.0
+# The resolution of times in Kubernetes objects.
+_SECOND = 1.0
 
 
-def derive(seen: ClusterObservation, *, now: float) -> PhaseResult:
-    """Return where the job stands."""
-    if seen.deleting:
+def derive(job: ClusterObservation, *, now: float) -> PhaseResult:
+    if job.deleting:
         return PhaseResult(Phase.DELETING, Reason.DELETING, "the job is being removed")
+    # In the order of precedence: a recorded end before what the queue, refusals and pods show.
     return (
-        _given_up(seen)
-        or _cancelled(seen)
-        or _concluded(seen)
-        or _held(seen, now)
-        or _refused(seen)
-        or _progress(seen, now)
+        _ended_early(job)
+        or _cancelled(job)
+        or _ended(job)
+        or _held_back(job, now)
+        or _refused(job)
+        or _progress(job, now)
     )
 
 
-def cause(seen: ClusterObservation) -> Cause | None:
-    """Return what ended the job first; a job that is put to rest, or was never ended, has none."""
-    return None if seen.suspended and seen.verdict is None else causes.first(seen)
+def cause(job: ClusterObservation) -> Cause | None:
+    """Return what ended the job first; None for a job that is suspended or has not ended."""
+    return None if job.suspended and job.verdict is None else causes.first(job)
 
 
 # -- over -----------------------------------------------------------------------------------------
-def _given_up(seen: ClusterObservation) -> PhaseResult | None:
-    given = seen.given_up
-    if given is None or _ended_before(seen, given.time):
+def _ended_early(job: ClusterObservation) -> PhaseResult | None:
+    ended_early = job.given_up
+    if ended_early is None or _ended_before(job, ended_early.time):
         return None
-    reason = Reason(given.reason) if given.reason in set(Reason) else Reason.START_REFUSED
-    if _alive(seen):
-        return PhaseResult(_stage(seen), reason, f"{given.message}; stopping the remaining pods")
-    return PhaseResult(Phase.FAILED, reason, given.message)
+    reason = Reason(ended_early.reason) if ended_early.reason in set(Reason) else Reason.START_REFUSED
+    if _has_live_pods(job):
+        return PhaseResult(_stage(job), reason, f"{ended_early.message}; stopping the remaining pods")
+    return PhaseResult(Phase.FAILED, reason, ended_early.message)
 
 
-def _cancelled(seen: ClusterObservation) -> PhaseResult | None:
-    if seen.cancelled_at is None or _ended_before(seen, seen.cancelled_at):
+def _cancelled(job: ClusterObservation) -> PhaseResult | None:
+    if job.cancelled_at is None or _ended_before(job, job.cancelled_at):
         return None
-    if _alive(seen):
-        return PhaseResult(_stage(seen), Reason.CANCELLING, "the job is being cancelled")
+    if _has_live_pods(job):
+        return PhaseResult(_stage(job), Reason.CANCELLING, "the job is being cancelled")
     return PhaseResult(Phase.CANCELLED, Reason.CANCELLED, "the job was cancelled")
 
 
-def _ended_before(seen: ClusterObservation, time: float) -> bool:
-    """Whether the job was over when somebody wanted to end it; an end in that very second followed from it."""
-    return seen.verdict is not None and seen.verdict.time + _SECOND <= time
+def _ended_before(job: ClusterObservation, time: float) -> bool:
+    # An end in the same second followed from the request.
+    return job.verdict is not None and job.verdict.time + _SECOND <= time
 
 
-def _alive(seen: ClusterObservation) -> bool:
-    return any(one.alive for one in seen.members)
+def _has_live_pods(job: ClusterObservation) -> bool:
+    return any(member.alive for member in job.members)
 
 
-def _stage(seen: ClusterObservation) -> Phase:
-    launcher = seen.launcher
-    started = launcher is not None if seen.launched else any(one.started for one in seen.members)
+def _stage(job: ClusterObservation) -> Phase:
+    launcher = job.launcher
+    started = launcher is not None if job.launched else any(member.started for member in job.members)
     return Phase.RUNNING if started else Phase.PENDING
 
 
-def _concluded(seen: ClusterObservation) -> PhaseResult | None:
-    """The job is over: its engine says so or, of a job of ours, its pods do, because nothing tries it again."""
-    first = cause(seen)
-    if seen.census.wrong_world and (seen.verdict is not None or first is not None):
-        return PhaseResult(Phase.FAILED, Reason.WRONG_WORLD, seen.census.wrong_world)
-    if seen.verdict is not None:
-        return _succeeded(seen, first) if seen.verdict.good else _failed(seen, first)
-    if not seen.ours or seen.suspended:
+def _ended(job: ClusterObservation) -> PhaseResult | None:
+    first = cause(job)
+    if job.census.wrong_world and (job.verdict is not None or first is not None):
+        return PhaseResult(Phase.FAILED, Reason.WRONG_WORLD, job.census.wrong_world)
+    if job.verdict is not None:
+        return _succeeded(job, first) if job.verdict.good else _failed(job, first)
+    # Without a verdict only pods of our own jobs decide, because nothing restarts those.
+    if not job.ours or job.suspended:
         return None
     if first is not None:
         return PhaseResult(Phase.FAILED, first.reason, first.message)
-    launcher = seen.launcher
+    launcher = job.launcher
     ended = launcher is not None and launcher.exit is not None and launcher.exit.good
-    return _succeeded(seen, None) if ended else None
+    return _succeeded(job, None) if ended else None
 
 
-def _succeeded(seen: ClusterObservation, first: Cause | None) -> PhaseResult:
-    if seen.census.wrong:
-        return PhaseResult(Phase.FAILED, Reason.WORLD_DIFFERS, seen.census.wrong)
-    rank = causes.first_rank(seen.census)
-    if seen.ours and first is not None:
+def _succeeded(job: ClusterObservation, first: Cause | None) -> PhaseResult:
+    if job.census.wrong:
+        return PhaseResult(Phase.FAILED, Reason.WORLD_DIFFERS, job.census.wrong)
+    rank = causes.first_rank(job.census)
+    if job.ours and first is not None:
         return PhaseResult(Phase.FAILED, first.reason, first.message)
     if rank is not None:
-        return PhaseResult(Phase.FAILED, Reason.RANK_FAILED, f"{causes.called(rank)} {rank}")
-    if seen.counted and seen.census.proved is None and not seen.guarded:
+        return PhaseResult(Phase.FAILED, Reason.RANK_FAILED, f"{causes.rank_name(rank)} {rank}")
+    # mpirun exits with 0 even if each rank was a world of its own, or all ran on the launcher.
+    if job.counted and job.census.proved is None and not job.guarded:
         message = "the launcher exited with 0, but its ranks were never counted"
         return PhaseResult(Phase.FAILED, Reason.WORLD_UNPROVED, message)
-    done = "launcher exit code 0" if seen.launched else "it succeeded"
-    return PhaseResult(Phase.SUCCEEDED, Reason.COMPLETED, f"{done}: {_ranks(seen)}")
+    done = "launcher exit code 0" if job.launched else "it succeeded"
+    return PhaseResult(Phase.SUCCEEDED, Reason.COMPLETED, f"{done}: {_ranks_text(job)}")
 
 
-def _failed(seen: ClusterObservation, first: Cause | None) -> PhaseResult:
-    verdict = seen.verdict
+def _failed(job: ClusterObservation, first: Cause | None) -> PhaseResult:
+    verdict = job.verdict
     assert verdict is not None
-    if seen.census.wrong:
-        return PhaseResult(Phase.FAILED, Reason.WORLD_DIFFERS, seen.census.wrong)
+    if job.census.wrong:
+        return PhaseResult(Phase.FAILED, Reason.WORLD_DIFFERS, job.census.wrong)
     if first is not None:
         return PhaseResult(Phase.FAILED, first.reason, first.message)
     if verdict.late:
-        return PhaseResult(Phase.FAILED, Reason.DEADLINE_EXCEEDED, _too_late(seen))
+        return PhaseResult(Phase.FAILED, Reason.DEADLINE_EXCEEDED, _deadline_message(job))
     if verdict.reason == "TrainingRuntimeNotSupported":
         return PhaseResult(Phase.FAILED, Reason.REFUSED, verdict.message)
     message = f"{verdict.message or verdict.reason}; its pods are deleted, so the first cause is unknown"
     return PhaseResult(Phase.FAILED, Reason.LAUNCHER_UNACCOUNTED, f"its controller reports: {message}")
 
 
-def _too_late(seen: ClusterObservation) -> str:
-    limit = (
-        "its deadline" if seen.deadline_seconds is None else f"its deadline of {seen.deadline_seconds:g} s"
-    )
-    obstacle = waiting.unmet(seen)
+def _deadline_message(job: ClusterObservation) -> str:
+    limit = "its deadline" if job.deadline_seconds is None else f"its deadline of {job.deadline_seconds:g} s"
+    obstacle = waiting.last_obstacle(job)
     if obstacle is None:
         return f"the job ran past {limit}"
     return f"the job had not started at {limit}: {obstacle.text}"
 
 
 # -- held back ------------------------------------------------------------------------------------
-def _held(seen: ClusterObservation, now: float) -> PhaseResult | None:
-    queue = seen.queue
-    if seen.suspended and seen.suspended_at is not None:
-        return _resting(seen, Reason.SUSPENDED, "suspended; resources released")
-    if seen.suspended and seen.after:
-        return PhaseResult(Phase.QUEUED, Reason.WAITING_FOR_JOBS, dependencies.sentence(seen.after))
+def _held_back(job: ClusterObservation, now: float) -> PhaseResult | None:
+    queue = job.queue
+    if job.suspended and job.suspended_at is not None:
+        return _suspended(job, Reason.SUSPENDED, "suspended; resources released")
+    if job.suspended and job.after:
+        return PhaseResult(Phase.QUEUED, Reason.WAITING_FOR_JOBS, dependencies.sentence(job.after))
     if queue is None:
-        return _resting(seen, Reason.SUSPENDED, "the job is suspended") if seen.suspended else None
+        return _suspended(job, Reason.SUSPENDED, "the job is suspended") if job.suspended else None
     if queue.admitted:
-        return _not_resumed(seen, now) if seen.suspended else None
+        return _not_resumed(job, now) if job.suspended else None
     if queue.hold is WaitKind.DEACTIVATED:
-        return _resting(seen, Reason.DEACTIVATED, f"the job is suspended: {queue.text}")
-    if queue.hold is WaitKind.UNHEARD and not seen.suspended:
-        return None  # nobody holds it back: there is no Kueue here, or its workload may not be read
-    return PhaseResult(Phase.QUEUED, *waiting.queued(seen))
+        return _suspended(job, Reason.DEACTIVATED, f"the job is suspended: {queue.text}")
+    if queue.hold is WaitKind.UNHEARD and not job.suspended:
+        # Nothing holds it back: Kueue is not installed, or its Workload may not be read.
+        return None
+    return PhaseResult(Phase.QUEUED, *waiting.queue_reason(job))
 
 
-def _resting(seen: ClusterObservation, reason: Reason, message: str) -> PhaseResult:
-    if _alive(seen):
-        return PhaseResult(_stage(seen), Reason.SUSPENDING, "the job is being suspended")
+def _suspended(job: ClusterObservation, reason: Reason, message: str) -> PhaseResult:
+    if _has_live_pods(job):
+        return PhaseResult(_stage(job), Reason.SUSPENDING, "the job is being suspended")
     return PhaseResult(Phase.SUSPENDED, reason, message)
 
 
-def _not_resumed(seen: ClusterObservation, now: float) -> PhaseResult:
-    """Admitted, and still suspended: for a moment that is usual, for ever it is a pair of versions that differ."""
-    queue = seen.queue
+def _not_resumed(job: ClusterObservation, now: float) -> PhaseResult:
+    queue = job.queue
     assert queue is not None
+    # For a moment that is normal. If it lasts, Kueue and Trainer have incompatible versions (kueue#11931).
     waited = now - (queue.admitted_at if queue.admitted_at is not None else now)
-    if waited < _UNHEARD_SECONDS:
+    if waited < _CONTROLLER_SECONDS:
         return PhaseResult(Phase.PENDING, Reason.MAKING, f"admitted by queue {queue.name}, about to start")
-    spell = waiting.elapsed(queue.admitted_at, now)
-    text = f"Queue {queue.name} admitted the job, and it is still suspended ({spell})"
+    duration = waiting.elapsed(queue.admitted_at, now)
+    text = f"Queue {queue.name} admitted the job, and it is still suspended ({duration})"
     return PhaseResult(Phase.PENDING, Reason.NOT_RESUMED, text)
 
 
-def _refused(seen: ClusterObservation) -> PhaseResult | None:
-    no = seen.refusal
-    if no is None or seen.shown in (Phase.RUNNING, Phase.INITIALIZING) or not _lacks_pods(seen):
+def _refused(job: ClusterObservation) -> PhaseResult | None:
+    refusal = job.refusal
+    if refusal is None or job.shown in (Phase.RUNNING, Phase.INITIALIZING) or not _lacks_pods(job):
         return None
-    if no.final and not seen.members:
-        return PhaseResult(Phase.FAILED, Reason.REFUSED, f"its controller refused the job: {no.text}")
-    reason = waiting.REFUSALS[no.kind]
-    return PhaseResult(Phase.PENDING, reason, f"the job's pods cannot be created: {no.text}")
+    if refusal.final and not job.members:
+        return PhaseResult(Phase.FAILED, Reason.REFUSED, f"its controller refused the job: {refusal.text}")
+    reason = waiting.REFUSALS[refusal.kind]
+    return PhaseResult(Phase.PENDING, reason, f"the job's pods cannot be created: {refusal.text}")
 
 
-def _lacks_pods(seen: ClusterObservation) -> bool:
-    if len(seen.workers) < seen.about.workers_wanted:
+def _lacks_pods(job: ClusterObservation) -> bool:
+    if len(job.workers) < job.about.workers_wanted:
         return True
-    newest = max((one.created or 0.0 for one in seen.workers), default=0.0)
-    refused = seen.refusal.time if seen.refusal is not None else 0.0
-    return seen.launched and seen.launcher is None and refused >= newest
+    newest = max((member.created or 0.0 for member in job.workers), default=0.0)
+    refused = job.refusal.time if job.refusal is not None else 0.0
+    return job.launched and job.launcher is None and refused >= newest
 
 
 # -- on its way -----------------------------------------------------------------------------------
-def _progress(seen: ClusterObservation, now: float) -> PhaseResult:
-    if not seen.members:
-        return _unseen(seen, now)
-    if silent := [one for one in seen.members if one.machine_silent]:
-        return _silent(seen, silent)
-    if _runs(seen):
-        return _running(seen)
-    wanted = seen.about.workers_wanted
-    wait = waiting.gravest(seen.members, wanted, now)
-    if wait is not None and not (wait.passing and _workers_ready(seen)):
+def _progress(job: ClusterObservation, now: float) -> PhaseResult:
+    if not job.members:
+        return _without_pods(job, now)
+    if silent := [member for member in job.members if member.machine_silent]:
+        return _with_silent_nodes(job, silent)
+    if _is_running(job):
+        return _running(job)
+    wanted = job.about.workers_wanted
+    wait = waiting.most_serious(job.members, wanted, now)
+    if wait is not None and not (wait.passing and _workers_ready(job)):
         return PhaseResult(Phase.PENDING, wait.reason, wait.text)
-    made = len(seen.workers)
-    if made < wanted and seen.whole:
-        return PhaseResult(Phase.PENDING, Reason.MAKING, f"{made}/{wanted} workers created")
-    return _initializing(seen, wait, now)
+    created = len(job.workers)
+    if created < wanted and job.whole:
+        return PhaseResult(Phase.PENDING, Reason.MAKING, f"{created}/{wanted} workers created")
+    return _initializing(job, wait, now)
 
 
-def _runs(seen: ClusterObservation) -> bool:
-    if not seen.launched:
-        return bool(seen.workers) and all(one.started is not None for one in seen.workers)
-    launcher = seen.launcher
+def _is_running(job: ClusterObservation) -> bool:
+    if not job.launched:
+        return bool(job.workers) and all(member.started is not None for member in job.workers)
+    launcher = job.launcher
     if launcher is None or launcher.started is None:
         return False
-    if seen.counted and not seen.census.read:
-        return launcher.stage is not Stage.STARTED  # nobody has looked whether its world is proved
-    return not seen.counted or seen.census.proved is not None or seen.census.begun
+    if job.counted and not job.census.read:
+        # The launcher's log was not read, so the census is unknown; ready then means running.
+        return launcher.stage is not Stage.STARTED
+    return not job.counted or job.census.proved is not None or job.census.begun
 
 
-def _workers_ready(seen: ClusterObservation) -> bool:
-    return len(_ready(seen)) >= seen.about.workers_wanted
+def _workers_ready(job: ClusterObservation) -> bool:
+    return len(_ready(job)) >= job.about.workers_wanted
 
 
-def _ready(seen: ClusterObservation) -> list[Member]:
-    return [one for one in seen.workers if one.stage is Stage.READY]
+def _ready(job: ClusterObservation) -> list[Member]:
+    return [member for member in job.workers if member.stage is Stage.READY]
 
 
-def _unseen(seen: ClusterObservation, now: float) -> PhaseResult:
-    """No pod to be seen: there is none yet, or they may not be read; then the engine's own counts speak."""
-    if seen.shown is Phase.RUNNING:
+def _without_pods(job: ClusterObservation, now: float) -> PhaseResult:
+    # The pods do not exist yet or may not be read; then the engine's own counts decide.
+    if job.shown is Phase.RUNNING:
         return PhaseResult(
-            Phase.RUNNING, Reason.RUNNING, f"its controller reports it as running: {_ranks(seen)}"
+            Phase.RUNNING, Reason.RUNNING, f"its controller reports it as running: {_ranks_text(job)}"
         )
-    if seen.shown is Phase.INITIALIZING:
+    if job.shown is Phase.INITIALIZING:
         return PhaseResult(Phase.INITIALIZING, Reason.STARTING, "its workers are ready, the launcher starts")
-    spell = waiting.elapsed(seen.about.created or None, now)
-    if seen.shown is None and spell:
-        text = f"Waiting for {seen.about.engine} to process the job ({spell})"
+    duration = waiting.elapsed(job.about.created or None, now)
+    if job.shown is None and duration:
+        text = f"Waiting for {job.about.engine} to process the job ({duration})"
         return PhaseResult(Phase.PENDING, Reason.MAKING, text)
     return PhaseResult(Phase.PENDING, Reason.MAKING, "the job's pods are being created")
 
 
-def _initializing(seen: ClusterObservation, wait: waiting.Waiting | None, now: float) -> PhaseResult:
-    ready, wanted = len(_ready(seen)), seen.about.workers_wanted
+def _initializing(job: ClusterObservation, wait: waiting.Waiting | None, now: float) -> PhaseResult:
+    ready, wanted = len(_ready(job)), job.about.workers_wanted
     so_far = f"{ready}/{wanted} workers ready"
-    if not seen.launched:
+    if not job.launched:
         return PhaseResult(Phase.INITIALIZING, Reason.STARTING, so_far)
     if ready < wanted:
-        late = [one for one in seen.workers if one.stage is Stage.STARTED]
-        rest = f", waiting for the ssh server of {waiting.who(late, wanted)}" if late else ""
+        late = [member for member in job.workers if member.stage is Stage.STARTED]
+        rest = f", waiting for the ssh server of {waiting.member_names(late, wanted)}" if late else ""
         return PhaseResult(Phase.INITIALIZING, Reason.STARTING, so_far + rest)
     if wait is not None:
         return PhaseResult(Phase.INITIALIZING, Reason.STARTING, f"{so_far}; {wait.text}")
-    newest = max((one.created or now for one in seen.workers), default=now)
-    if seen.launcher is None and seen.resuming and now - newest > _UNHEARD_SECONDS:
-        text = f"{so_far}; the job was resumed, and {seen.about.engine} does not start its launcher"
+    newest = max((member.created or now for member in job.workers), default=now)
+    if job.launcher is None and job.resuming and now - newest > _CONTROLLER_SECONDS:
+        text = f"{so_far}; the job was resumed, and {job.about.engine} does not start its launcher"
         return PhaseResult(Phase.PENDING, Reason.NOT_RESUMED, text)
-    if seen.launcher is None:
+    if job.launcher is None:
         return PhaseResult(Phase.INITIALIZING, Reason.STARTING, f"{so_far}, the launcher is being created")
     text = f"{so_far}; the launcher waits for their DNS names and counts the ranks"
     return PhaseResult(Phase.INITIALIZING, Reason.PROVING, text)
 
 
-def _silent(seen: ClusterObservation, silent: list[Member]) -> PhaseResult:
-    """A node that does not answer may come back; after some minutes the cluster gives its pods up."""
-    nodes = ", ".join(sorted({one.node for one in silent}))
-    text = f"{waiting.who(silent, seen.about.workers_wanted)}: node {nodes} does not answer"
-    return PhaseResult(Phase.RUNNING if _runs(seen) else Phase.INITIALIZING, Reason.WORKER_LOST, text)
+def _with_silent_nodes(job: ClusterObservation, silent: list[Member]) -> PhaseResult:
+    # No failure yet: the node may return. After some minutes the cluster deletes its pods, which then is one.
+    nodes = ", ".join(sorted({member.node for member in silent}))
+    text = f"{waiting.member_names(silent, job.about.workers_wanted)}: node {nodes} does not answer"
+    return PhaseResult(Phase.RUNNING if _is_running(job) else Phase.INITIALIZING, Reason.WORKER_LOST, text)
 
 
-def _running(seen: ClusterObservation) -> PhaseResult:
-    first, again = cause(seen), [one for one in seen.members if _restarts(one)]
-    if again:
-        wait = waiting.gravest(again, seen.about.workers_wanted, 0.0)
+def _running(job: ClusterObservation) -> PhaseResult:
+    first, restarting = cause(job), [member for member in job.members if _is_restarting(member)]
+    if restarting:
+        wait = waiting.most_serious(restarting, job.about.workers_wanted, 0.0)
         return PhaseResult(Phase.RUNNING, Reason.RETRYING, wait.text if wait is not None else "")
     if first is not None:
         text = f"{first.message}; its controller decides whether to retry it"
         return PhaseResult(Phase.RUNNING, Reason.RETRYING, text)
-    return PhaseResult(Phase.RUNNING, Reason.RUNNING, _ranks(seen) if seen.fewest is None else _elastic(seen))
+    return PhaseResult(
+        Phase.RUNNING, Reason.RUNNING, _ranks_text(job) if job.fewest is None else _elastic_text(job)
+    )
 
 
-def _elastic(seen: ClusterObservation) -> str:
-    """How many workers an elastic job has: it is the only thing that is known of its world."""
-    ready, wanted, fewest = len(_ready(seen)), seen.about.workers_wanted, seen.fewest
+def _elastic_text(job: ClusterObservation) -> str:
+    ready, wanted, fewest = len(_ready(job)), job.about.workers_wanted, job.fewest
     assert fewest is not None
     few = "" if ready >= fewest else ", too few to go on: waiting for others"
     return f"{ready} of {wanted} workers ready, at least {fewest}{few}"
 
 
-def _restarts(one: Member) -> bool:
-    return one.obstacle is not None and one.obstacle.hurdle is StartupProblem.RESTARTING
+def _is_restarting(member: Member) -> bool:
+    return member.obstacle is not None and member.obstacle.hurdle is StartupProblem.RESTARTING
 
 
-def _ranks(seen: ClusterObservation) -> str:
-    return ranks_on(seen.about.world, seen.about.workers_wanted)
+def _ranks_text(job: ClusterObservation) -> str:
+    return ranks_on(job.about.world, job.about.workers_wanted)

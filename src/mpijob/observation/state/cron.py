@@ -1,8 +1,8 @@
-"""When a recurring job is due: cron expressions read on a wall clock in a time zone.
+"""Finds when a recurring job is due: cron expressions evaluated in a time zone.
 
-The arithmetic of dates and of summer time is cronsim's, which follows Debian's cron. Only what Kubernetes
-understands as well is taken, so that a schedule means the same on a laptop and on a cluster. Without a zone, UTC
-counts; whoever makes a schedule may know the zone of the place.
+The arithmetic of dates and daylight saving time is that of the library cronsim, which follows Debian's cron.
+Only what Kubernetes also accepts is allowed, so that a schedule means the same on a laptop and on a cluster.
+Without a time zone, UTC is used.
 """
 
 from __future__ import annotations
@@ -26,43 +26,46 @@ _MACROS = {
     "@annually": "0 0 1 1 *",
 }
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_LONGEST_NAME = 36  # with the minute behind it, a worker's name still fits into 63 letters
-_SOONEST_SECONDS = 10.0  # Kubernetes looks at its clock that often
+# With the minute of the start appended, a worker's name still fits into 63 characters.
+_LONGEST_NAME = 36
+# Kubernetes checks its schedules this often: with a shorter limit it may never start a job.
+_SOONEST_SECONDS = 10.0
 _FORM = "write five fields: minute, hour, day of month, month, day of week, as in '30 2 * * *', or @daily"
 _MOST_MISSED = 100
 
 
 class Due(NamedTuple):
-    """A start that is due: its moment, and how many before it were missed (counted up to 100)."""
+    """A start that is due: its time, and the number of missed starts before it (counted up to 100)."""
 
     moment: float
     missed: int
 
 
 def refuse(schedule: Schedule) -> None:
-    """Raise InvalidJob with everything that is wrong about when the job recurs."""
-    findings = [*_wrong(schedule)]
+    """Raise InvalidJob with all faults of a schedule."""
+    findings = [*_faults(schedule)]
     if findings:
         raise InvalidJob.of(tuple(findings), "the schedule")
     if next(_moments(schedule, 0.0), None) is None:
         raise InvalidJob.of((_finding("when", f"{schedule.when!r} matches no date", _FORM),), "the schedule")
 
 
-def _wrong(schedule: Schedule) -> Iterator[Finding]:
+def _faults(schedule: Schedule) -> Iterator[Finding]:
     if not _NAME.fullmatch(schedule.name) or len(schedule.name) > _LONGEST_NAME:
         rule = f"use lowercase letters, digits and hyphens, beginning with a letter, at most {_LONGEST_NAME}"
         yield _finding("name", f"{schedule.name!r} cannot be the name of a schedule", rule)
     words = _MACROS.get(schedule.when.strip(), schedule.when).split()
+    # cronsim accepts `#`, `L` and `LW`, Kubernetes accepts `?`; neither accepts the other's.
     if len(words) != 5 or re.search(r"[#?]|[0-9*]L|\bLW?\b", schedule.when.upper()):
         yield _finding("when", f"{schedule.when!r} is not a cron expression that all engines support", _FORM)
-    elif (wrong := _unreadable(" ".join(words))) is not None:
-        yield _finding("when", f"{schedule.when!r}: {wrong}", _FORM)
+    elif (error := _parse_error(" ".join(words))) is not None:
+        yield _finding("when", f"{schedule.when!r}: {error}", _FORM)
     if _zone(schedule.time_zone) is None:
         hint = "use a name of the IANA database, such as Europe/Berlin or Etc/UTC"
         yield _finding("time_zone", f"there is no time zone {schedule.time_zone!r}", hint)
-    late = schedule.start_within_seconds
-    if late is not None and late < _SOONEST_SECONDS:
-        message = f"{late:g} s is too short as the delay for a missed start"
+    limit = schedule.start_within_seconds
+    if limit is not None and limit < _SOONEST_SECONDS:
+        message = f"{limit:g} s is too short as the delay for a missed start"
         yield _finding("start_within_seconds", message, f"use at least {_SOONEST_SECONDS:g}")
 
 
@@ -70,8 +73,7 @@ def _finding(field: str, message: str, hint: str) -> Finding:
     return Finding(code="INVALID_SCHEDULE", field=field, message=message, hint=hint)
 
 
-def _unreadable(expression: str) -> str | None:
-    """Return what is wrong with an expression of five fields."""
+def _parse_error(expression: str) -> str | None:
     library = _library()
     try:
         library.CronSim(expression, datetime(2000, 1, 1, tzinfo=UTC))
@@ -86,17 +88,17 @@ def _zone(name: str) -> tzinfo | None:
 
     try:
         return ZoneInfo(name) if name else UTC
-    except (OSError, ValueError, KeyError):  # not there, not a name, not in the database
+    # A directory or missing file, an invalid name, a name that is not in the database.
+    except (OSError, ValueError, KeyError):
         return None
 
 
 def expression(schedule: Schedule) -> str:
-    """Return the schedule's five fields."""
     return _MACROS.get(schedule.when.strip(), schedule.when.strip())
 
 
 def following(schedule: Schedule, after: float, count: int = 1) -> tuple[float, ...]:
-    """Return the next moments at which the job is due."""
+    """Return the next times at which the job is due, in seconds since the epoch."""
     return tuple(islice(_moments(schedule, after), count))
 
 
@@ -108,8 +110,9 @@ def _moments(schedule: Schedule, after: float) -> Iterator[float]:
 
 
 def due(schedule: Schedule, since: float, now: float) -> Due | None:
-    """Return the newest moment after `since` that has come, if any has; the ones before it were missed."""
+    """Return the newest start after `since` that is due, if any; earlier ones count as missed."""
     zone = _zone(schedule.time_zone) or UTC
+    # Backwards from the next second: `reverse` excludes the start time itself.
     back = _library().CronSim(expression(schedule), datetime.fromtimestamp(int(now) + 1, zone), reverse=True)
     newest = next(back, None)
     if newest is None or newest.timestamp() <= since:
@@ -123,7 +126,7 @@ def due(schedule: Schedule, since: float, now: float) -> Due | None:
 
 
 def is_too_late(schedule: Schedule, moment: float, now: float) -> bool:
-    """Whether a start was missed by more than the schedule makes up for."""
+    """Return whether a start was missed by more than `start_within_seconds`."""
     allowed = schedule.start_within_seconds
     return allowed is not None and now - moment > allowed
 

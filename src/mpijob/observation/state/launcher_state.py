@@ -1,8 +1,8 @@
-"""The launcher of a job on a cluster, as people are shown it: how far it has come, and what happened to it.
+"""Derives the state of a job's launcher on a cluster for display.
 
-Whether it is ready is its own word: it says in its log when it has found every worker, and when all ranks are counted.
-A launcher that runs another text than ours says neither, and is ready when its container runs. `worker_states` is
-the neighbour for workers.
+The launcher reports in its log when it has reached every worker and when all ranks are counted, so its
+readiness comes from there. A launcher with another script reports neither, and is ready when its container
+runs. `worker_states` is the counterpart for workers.
 """
 
 from __future__ import annotations
@@ -14,104 +14,115 @@ from mpijob.observation.state import waiting_reason as waiting
 from mpijob.observation.state.first_cause import Cause
 from mpijob.observation.state.phase import PhaseResult, Reason
 
-_RESTING = (Phase.QUEUED, Phase.SUSPENDED)
+_WITHOUT_PODS = (Phase.QUEUED, Phase.SUSPENDED)
 
 
-def state(seen: ClusterObservation, standing: PhaseResult, cause: Cause | None) -> LauncherState | None:
-    """Return the launcher's state; None where no launcher starts the ranks, or none is wanted now."""
-    if not seen.launched or (standing.phase in _RESTING and not any(one.alive for one in seen.members)):
+def state(job: ClusterObservation, result: PhaseResult, cause: Cause | None) -> LauncherState | None:
+    """Return the launcher's state; None if no launcher starts the ranks, or none is expected now."""
+    if not job.launched or (
+        result.phase in _WITHOUT_PODS and not any(member.alive for member in job.members)
+    ):
         return None
-    launcher = seen.launcher
-    return _absent(seen, standing, cause) if launcher is None else _seen(seen, launcher, standing, cause)
+    launcher = job.launcher
+    return _absent(job, result, cause) if launcher is None else _existing(job, launcher, result, cause)
 
 
-def _seen(seen: ClusterObservation, one: Member, standing: PhaseResult, cause: Cause | None) -> LauncherState:
-    ended = one.stage is Stage.ENDED
-    phase = _end(one, standing, cause) if ended else _living(seen, one)
-    reason, message = _why(seen, one, phase, cause)
-    ready, running = _times(seen, one)
+def _existing(
+    job: ClusterObservation, member: Member, result: PhaseResult, cause: Cause | None
+) -> LauncherState:
+    ended = member.stage is Stage.ENDED
+    phase = _final_phase(member, result, cause) if ended else _running_phase(job, member)
+    reason, message = _reason(job, member, phase, cause)
+    ready, running = _times(job, member)
     return LauncherState(
-        name=one.name,
+        name=member.name,
         phase=phase,
-        node=one.node,
+        node=member.node,
         reason=reason,
         message=message,
-        exit_code=one.exit.status if one.exit is not None else None,
-        restarts=one.restarts,
-        cores=one.cores,
-        memory_limit_bytes=one.memory_limit_bytes,
-        gpus=tuple(str(device) for device in range(one.gpus)),
-        log_source=f"pod/{one.name}/{one.container}" if one.container else f"pod/{one.name}",
-        scheduled=one.placed if one.stage is not Stage.WAITING else None,
-        started=one.started,
+        exit_code=member.exit.status if member.exit is not None else None,
+        restarts=member.restarts,
+        cores=member.cores,
+        memory_limit_bytes=member.memory_limit_bytes,
+        gpus=tuple(str(device) for device in range(member.gpus)),
+        log_source=f"pod/{member.name}/{member.container}" if member.container else f"pod/{member.name}",
+        scheduled=member.placed if member.stage is not Stage.WAITING else None,
+        started=member.started,
         ready=ready,
         running=running,
-        finished=one.exit.time or None if one.exit is not None else None,
+        finished=member.exit.time or None if member.exit is not None else None,
     )
 
 
-def _living(seen: ClusterObservation, one: Member) -> LauncherPhase:
-    if one.stage is Stage.WAITING:
+def _running_phase(job: ClusterObservation, member: Member) -> LauncherPhase:
+    if member.stage is Stage.WAITING:
         return LauncherPhase.PENDING
-    if one.stage is Stage.PREPARING:
+    if member.stage is Stage.PREPARING:
         return LauncherPhase.SCHEDULED
-    if not seen.counted:
+    if not job.counted:
         return LauncherPhase.RUNNING
-    if not seen.census.read:  # nobody has asked the launcher: the kubelet's word has to do
-        return LauncherPhase.STARTING if one.stage is Stage.STARTED else LauncherPhase.RUNNING
-    if seen.census.proved is not None or seen.census.begun:
+    # The log was not read, so the kubelet's status has to do.
+    if not job.census.read:
+        return LauncherPhase.STARTING if member.stage is Stage.STARTED else LauncherPhase.RUNNING
+    if job.census.proved is not None or job.census.begun:
         return LauncherPhase.RUNNING
-    return LauncherPhase.STARTING if seen.census.ready is None else LauncherPhase.READY
+    return LauncherPhase.STARTING if job.census.ready is None else LauncherPhase.READY
 
 
-def _end(one: Member, standing: PhaseResult, cause: Cause | None) -> LauncherPhase:
-    if _blamed(cause):
+def _final_phase(member: Member, result: PhaseResult, cause: Cause | None) -> LauncherPhase:
+    if _is_cause(cause):
         return LauncherPhase.FAILED
-    if standing.phase is Phase.CANCELLED:
+    if result.phase is Phase.CANCELLED:
         return LauncherPhase.CANCELLED
-    if one.exit is not None and one.exit.good:
+    if member.exit is not None and member.exit.good:
         return LauncherPhase.SUCCEEDED
-    if one.exit is not None and one.exit.status is not None and one.asked_to_end is None:
+    if member.exit is not None and member.exit.status is not None and member.asked_to_end is None:
         return LauncherPhase.FAILED
-    return LauncherPhase.SUCCEEDED if standing.phase is Phase.SUCCEEDED else LauncherPhase.CANCELLED
+    return LauncherPhase.SUCCEEDED if result.phase is Phase.SUCCEEDED else LauncherPhase.CANCELLED
 
 
-def _blamed(cause: Cause | None) -> bool:
+def _is_cause(cause: Cause | None) -> bool:
     launcher = cause is not None and cause.member is not None and cause.member.role is Role.LAUNCHER
     return launcher and cause is not None and cause.worker is None
 
 
-def _why(seen: ClusterObservation, one: Member, phase: LauncherPhase, cause: Cause | None) -> tuple[str, str]:
-    if one.obstacle is not None and phase in (LauncherPhase.PENDING, LauncherPhase.SCHEDULED):
-        return waiting.REASONS[one.obstacle.hurdle].value, one.obstacle.text
+def _reason(
+    job: ClusterObservation, member: Member, phase: LauncherPhase, cause: Cause | None
+) -> tuple[str, str]:
+    if member.obstacle is not None and phase in (LauncherPhase.PENDING, LauncherPhase.SCHEDULED):
+        return waiting.REASONS[member.obstacle.hurdle].value, member.obstacle.text
     if phase is LauncherPhase.FAILED:
-        found = cause if cause is not None and _blamed(cause) else causes.of(one, 0.0, ours=seen.ours)
+        found = (
+            cause
+            if cause is not None and _is_cause(cause)
+            else causes.cause_of_end(member, 0.0, ours=job.ours)
+        )
         return found.reason.value, found.message
-    if one.machine_silent:
-        return "MachineSilent", f"node {one.node} does not answer"
+    if member.machine_silent:
+        return "MachineSilent", f"node {member.node} does not answer"
     return "", ""
 
 
-def _times(seen: ClusterObservation, one: Member) -> tuple[float | None, float | None]:
-    """Return when it was ready, and when the job's command began."""
-    if not seen.counted:
-        return one.started, one.started
-    return seen.census.ready or seen.census.time, seen.census.time
+def _times(job: ClusterObservation, member: Member) -> tuple[float | None, float | None]:
+    """Return when it was ready and when the job's command started."""
+    if not job.counted:
+        return member.started, member.started
+    return job.census.ready or job.census.time, job.census.time
 
 
-def _absent(seen: ClusterObservation, standing: PhaseResult, cause: Cause | None) -> LauncherState:
-    """Return a launcher that has no pod: not made yet, cleared away, lost, or not to be seen."""
-    name = f"{seen.about.ref.name}-launcher"
-    if _blamed(cause):
+def _absent(job: ClusterObservation, result: PhaseResult, cause: Cause | None) -> LauncherState:
+    # Not created yet, removed, lost, or not readable.
+    name = f"{job.about.ref.name}-launcher"
+    if _is_cause(cause):
         assert cause is not None
         return LauncherState(
             name=name, phase=LauncherPhase.FAILED, reason=cause.reason.value, message=cause.message
         )
-    if standing.phase.final or standing.phase is Phase.DELETING:
-        good = standing.phase is Phase.SUCCEEDED
+    if result.phase.final or result.phase is Phase.DELETING:
+        good = result.phase is Phase.SUCCEEDED
         return LauncherState(name=name, phase=LauncherPhase.SUCCEEDED if good else LauncherPhase.CANCELLED)
-    if standing.phase is Phase.RUNNING and not seen.members:
+    if result.phase is Phase.RUNNING and not job.members:
         return LauncherState(name=name, phase=LauncherPhase.RUNNING)
-    ready = sum(one.stage is Stage.READY for one in seen.workers)
-    message = f"{ready} of {seen.about.workers_wanted} workers are ready"
+    ready = sum(member.stage is Stage.READY for member in job.workers)
+    message = f"{ready} of {job.about.workers_wanted} workers are ready"
     return LauncherState(name=name, phase=LauncherPhase.PENDING, reason=Reason.MAKING.value, message=message)

@@ -1,9 +1,9 @@
-"""Where a job stands, derived from everything that was observed; nobody's word is believed.
+"""Derives the phase of a job on one machine or under Slurm from everything that was observed.
 
-An engine fills an `Observation` with facts (processes, sockets, exit codes; on a cluster pods and
-conditions) and asks `derive`. Success needs all of it: launcher 0, every worker 0, every rank 0 and a
-world of the planned size, because mpirun returns 0 for lost workers and for a program of another MPI.
-Why a job failed in the user's terms is said by `diagnosis`; here is only the verdict.
+An engine fills an `Observation` with facts (processes, sockets, exit codes) and calls `derive`. Success needs
+all of them: launcher 0, every worker 0, every rank 0, and a world of the planned size, because mpirun returns
+0 for lost workers and for programs of another MPI. `diagnosis` explains failures to users; this module only
+finds the outcome.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mpijob.model.status.state import script_ended
 
 
 class Reason(StrEnum):
-    """The one-word reasons that states and events carry."""
+    """The one-word reasons in states and events. Users and programs compare them: they do not change."""
 
     WAITING = "WaitingForResources"
     WAITING_FOR_JOBS = "WaitingForJobs"
@@ -94,11 +94,11 @@ class Reason(StrEnum):
 
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Everything an engine has seen of one attempt of a job.
+    """Everything that an engine has observed about one attempt of a job.
 
-    `stopped` (name: reason) is set by the engine when it ended the attempt on purpose, for a cause of
-    its own (memory, disk, a refused start). `ended` says that no process of the attempt is left.
-    `ranks_watched` is False where single ranks' exits cannot be seen; their absence then proves nothing.
+    `stopped` (name: reason) is set by the engine if it ended the attempt on purpose, for a cause of its own
+    (memory, disk, a refused start). `ended` means that no process of the attempt is left. `ranks_watched` is
+    False if exits of single ranks cannot be observed; a missing exit then means nothing.
     """
 
     queued: bool = False
@@ -132,123 +132,124 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class PhaseResult(NamedTuple):
-    """The phase with its reason and a sentence for people."""
+    """The phase with its reason and a message."""
 
     phase: Phase
     reason: Reason
     message: str
 
 
-def derive(seen: Observation) -> PhaseResult:
-    """Return where the job stands."""
-    if seen.delete_requested:
+def derive(facts: Observation) -> PhaseResult:
+    if facts.delete_requested:
         return PhaseResult(Phase.DELETING, Reason.DELETING, "the job is being removed")
-    if seen.ended or seen.queued:
-        return _resting(seen)
-    if not seen.supervisor_alive:
+    if facts.ended or facts.queued:
+        return _without_processes(facts)
+    if not facts.supervisor_alive:
         return _supervisor_lost()
-    return _ending(seen) or _progress(seen)
+    return _ending(facts) or _progress(facts)
 
 
-def failure(seen: Observation) -> PhaseResult | None:
-    """Return the first failure among the facts so far; an engine ends the attempt when there is one."""
-    if seen.stopped is not None:
-        return _failed(seen.stopped, seen.stopped_message or "the job was stopped")
-    if seen.deadline_passed:
-        return _failed(Reason.DEADLINE_EXCEEDED, _deadline(seen))
-    return _lost(seen) or _bad_exit(seen) or _wrong_world(seen)
+def failure(facts: Observation) -> PhaseResult | None:
+    """Return the first failure among the facts so far; an engine ends the attempt because of it."""
+    if facts.stopped is not None:
+        return _failed(facts.stopped, facts.stopped_message or "the job was stopped")
+    if facts.deadline_passed:
+        return _failed(Reason.DEADLINE_EXCEEDED, _deadline_message(facts))
+    return _lost_workers(facts) or _bad_exit(facts) or _wrong_world(facts)
 
 
-def _resting(seen: Observation) -> PhaseResult:
-    """Nothing runs: it waits, it rests, or it is over."""
-    if seen.suspend_requested:
+def _without_processes(facts: Observation) -> PhaseResult:
+    if facts.suspend_requested:
         return PhaseResult(Phase.SUSPENDED, Reason.SUSPENDED, "suspended; resources released")
-    if seen.cancel_requested:
+    if facts.cancel_requested:
         return PhaseResult(Phase.CANCELLED, Reason.CANCELLED, "the job was cancelled")
-    if seen.retry_in_seconds is not None:
-        waits = f"the next attempt starts in {seen.retry_in_seconds:.0f} s"
-        return PhaseResult(Phase.QUEUED, Reason.BACKING_OFF, waits)
-    if seen.queued:
-        return PhaseResult(Phase.QUEUED, Reason.WAITING, seen.waiting_for or "waiting in the queue")
-    if not seen.supervisor_alive and seen.launcher is None and seen.stopped is None:
+    if facts.retry_in_seconds is not None:
+        message = f"the next attempt starts in {facts.retry_in_seconds:.0f} s"
+        return PhaseResult(Phase.QUEUED, Reason.BACKING_OFF, message)
+    if facts.queued:
+        return PhaseResult(Phase.QUEUED, Reason.WAITING, facts.waiting_for or "waiting in the queue")
+    if not facts.supervisor_alive and facts.launcher is None and facts.stopped is None:
         return _supervisor_lost()
-    if failed := failure(seen) or _unaccounted(seen):
-        return failed
-    world = _world(seen)
-    ended = script_ended(seen.steps) if seen.script else f"all {world} rank{'s' * (world != 1)} ended with 0"
+    if result := failure(facts) or _unaccounted(facts):
+        return result
+    world = _world_size(facts)
+    ended = (
+        script_ended(facts.steps) if facts.script else f"all {world} rank{'s' * (world != 1)} ended with 0"
+    )
     return PhaseResult(Phase.SUCCEEDED, Reason.COMPLETED, ended)
 
 
-def _ending(seen: Observation) -> PhaseResult | None:
-    """The end was decided, and processes are still going."""
-    phase = Phase.RUNNING if seen.launcher_started else Phase.PENDING
-    if seen.suspend_requested:
+def _ending(facts: Observation) -> PhaseResult | None:
+    phase = Phase.RUNNING if facts.launcher_started else Phase.PENDING
+    if facts.suspend_requested:
         return PhaseResult(phase, Reason.SUSPENDING, "the job is being suspended")
-    if seen.cancel_requested:
+    if facts.cancel_requested:
         return PhaseResult(phase, Reason.CANCELLING, "the job is being cancelled")
-    if failed := failure(seen):
+    if failed := failure(facts):
         return PhaseResult(phase, failed.reason, f"{failed.message}; stopping the remaining processes")
     return None
 
 
-def _progress(seen: Observation) -> PhaseResult:
-    ready, wanted = seen.workers_ready, seen.workers_wanted
+def _progress(facts: Observation) -> PhaseResult:
+    ready, wanted = facts.workers_ready, facts.workers_wanted
     if ready < wanted:
         return PhaseResult(Phase.PENDING, Reason.STARTING, f"{ready}/{wanted} workers ready")
-    if not seen.launcher_started or (seen.census and seen.world_proved is None):
+    if not facts.launcher_started or (facts.census and facts.world_proved is None):
         return PhaseResult(
             Phase.INITIALIZING, Reason.PROVING, f"{wanted} worker{'s' * (wanted != 1)} ready, MPI is starting"
         )
-    return PhaseResult(Phase.RUNNING, Reason.RUNNING, ranks_on(_world(seen), wanted))
+    return PhaseResult(Phase.RUNNING, Reason.RUNNING, ranks_on(_world_size(facts), wanted))
 
 
-def _lost(seen: Observation) -> PhaseResult | None:
-    if not seen.workers_lost:
+def _lost_workers(facts: Observation) -> PhaseResult | None:
+    if not facts.workers_lost:
         return None
-    names = ", ".join(str(index) for index in sorted(seen.workers_lost))
+    names = ", ".join(str(index) for index in sorted(facts.workers_lost))
     return _failed(Reason.WORKER_LOST, f"worker {names} is gone: it ended unexpectedly")
 
 
-def _bad_exit(seen: Observation) -> PhaseResult | None:
-    """The exit that came first, of all that did not end well by themselves.
-
-    The agents of a launcher that was killed give up at once, and may be seen to end before it: that is its doing.
-    """
+def _bad_exit(facts: Observation) -> PhaseResult | None:
     named = [
-        *((exit, Reason.RANK_FAILED, f"rank {exit.index}") for exit in seen.ranks),
-        *((exit, Reason.WORKER_FAILED, f"worker {exit.index}") for exit in seen.workers),
-        *((exit, Reason.LAUNCHER_FAILED, "the launcher") for exit in (seen.launcher,) if exit),
+        *((exit, Reason.RANK_FAILED, f"rank {exit.index}") for exit in facts.ranks),
+        *((exit, Reason.WORKER_FAILED, f"worker {exit.index}") for exit in facts.workers),
+        *((exit, Reason.LAUNCHER_FAILED, "the launcher") for exit in (facts.launcher,) if exit),
     ]
     bad = [entry for entry in named if not entry[0].good and not entry[0].by_us]
     if not bad:
         return None
-    killed = any(reason is Reason.LAUNCHER_FAILED and exit.signal for exit, reason, _ in bad)
-    first = [
-        entry for entry in bad if not (killed and entry[1] is Reason.WORKER_FAILED and not entry[0].signal)
+    # When a launcher is killed, its daemons exit at once, and their ends may be observed before the
+    # launcher's own.
+    launcher_killed = any(reason is Reason.LAUNCHER_FAILED and exit.signal for exit, reason, _ in bad)
+    candidates = [
+        entry
+        for entry in bad
+        if not (launcher_killed and entry[1] is Reason.WORKER_FAILED and not entry[0].signal)
     ]
-    exit, reason, who = min(first, key=lambda entry: entry[0].time)
-    return _failed(reason, f"{who} {exit}")
+    exit, reason, name = min(candidates, key=lambda entry: entry[0].time)
+    return _failed(reason, f"{name} {exit}")
 
 
-def _wrong_world(seen: Observation) -> PhaseResult | None:
-    if not seen.census or seen.world_proved in (None, seen.world_planned):
+def _wrong_world(facts: Observation) -> PhaseResult | None:
+    if not facts.census or facts.world_proved in (None, facts.world_planned):
         return None
-    message = f"the MPI world has {seen.world_proved} ranks; planned: {seen.world_planned}"
+    message = f"the MPI world has {facts.world_proved} ranks; planned: {facts.world_planned}"
     return _failed(Reason.WORLD_DIFFERS, message)
 
 
-def _unaccounted(seen: Observation) -> PhaseResult | None:
-    """What must be known before success may be said."""
-    if seen.launcher is None or not seen.launcher.good:
+def _unaccounted(facts: Observation) -> PhaseResult | None:
+    # What must be known before a job counts as successful.
+    if facts.launcher is None or not facts.launcher.good:
         return _failed(Reason.LAUNCHER_UNACCOUNTED, "the exit status of the launcher is unknown")
-    if seen.census and seen.world_proved is None:
+    if facts.census and facts.world_proved is None:
         return _failed(Reason.WORLD_UNPROVED, "the launcher exited with 0, but its ranks were never counted")
-    good = {exit.index for exit in seen.workers if exit.good}
-    if missing := seen.workers_wanted - len(good):
-        return _failed(Reason.WORKER_LOST, f"{missing} of {seen.workers_wanted} workers did not end with 0")
-    good = {exit.index for exit in seen.ranks if exit.good}
-    if seen.ranks_watched and (missing := seen.world_planned - len(good)):
-        return _failed(Reason.RANK_UNACCOUNTED, f"{missing} of {seen.world_planned} ranks did not end with 0")
+    good = {exit.index for exit in facts.workers if exit.good}
+    if missing := facts.workers_wanted - len(good):
+        return _failed(Reason.WORKER_LOST, f"{missing} of {facts.workers_wanted} workers did not end with 0")
+    good = {exit.index for exit in facts.ranks if exit.good}
+    if facts.ranks_watched and (missing := facts.world_planned - len(good)):
+        return _failed(
+            Reason.RANK_UNACCOUNTED, f"{missing} of {facts.world_planned} ranks did not end with 0"
+        )
     return None
 
 
@@ -260,12 +261,12 @@ def _failed(reason: Reason, message: str) -> PhaseResult:
     return PhaseResult(Phase.FAILED, reason, message)
 
 
-def _deadline(seen: Observation) -> str:
+def _deadline_message(facts: Observation) -> str:
     limit = (
-        "its deadline" if seen.deadline_seconds is None else f"its deadline of {seen.deadline_seconds:g} s"
+        "its deadline" if facts.deadline_seconds is None else f"its deadline of {facts.deadline_seconds:g} s"
     )
     return f"the job ran past {limit}"
 
 
-def _world(seen: Observation) -> int:
-    return seen.world_planned or len(seen.ranks)
+def _world_size(facts: Observation) -> int:
+    return facts.world_planned or len(facts.ranks)

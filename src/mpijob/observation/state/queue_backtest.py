@@ -1,7 +1,8 @@
-"""How good estimates of waiting are: what was at submission, and what today's way would have told then.
+"""Measures the accuracy of wait estimates: those made at submission, and those that the current method would
+have made.
 
-The replay knows at each moment only what was known then: who ran, who waited, which runs had ended. Jobs that nobody
-recorded are not in it.
+The replay uses only what was known at each time: running and waiting jobs, and the durations of ended ones.
+Jobs without a record are not included.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from mpijob.model.ref import JobRef
 from mpijob.model.status.forecast import Accuracy, Outcome
 from mpijob.observation.state import queue_wait
 
-WORTH_SECONDS = 1.0  # a job that waited shorter, and was to, says nothing about estimates
-_MOST = 500
-_RUNS = 50
+# Jobs that waited less, and were estimated to, would hide the errors of the others.
+LEAST_WAIT_SECONDS = 1.0
+_MOST_JOBS = 500
+_MOST_RUNS = 50
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of the record: when it came into its queue, started and ended, what it held, and which program it ran."""
+class PastJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded job: when it was queued, started and ended, its resources and its program."""
 
     ref: JobRef
     queue: str
@@ -37,118 +39,119 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replay(
-    jobs: Iterable[Past], capacity: queue_wait.Amounts | None, *, strict: bool, fair: bool
+    jobs: Iterable[PastJob], capacity: queue_wait.Amounts | None, *, strict: bool, fair: bool
 ) -> list[Outcome]:
-    """Return what would have been estimated for each job of one queue when it came, and what came of it.
+    """Return the estimate for each job of one queue at its submission, and its real wait.
 
-    Where nobody knows the queue's capacity, it is the most that its jobs held at once.
+    If the queue's `capacity` is unknown, the most that its jobs held at once is used.
     """
-    known = sorted(jobs, key=lambda one: one.queued)
-    most = _most_held(known) if capacity is None else capacity
+    ordered = sorted(jobs, key=lambda job: job.queued)
+    available = _most_held(ordered) if capacity is None else capacity
     found = []
-    for job in known[-_MOST:]:
+    for job in ordered[-_MOST_JOBS:]:
         if job.started is None or not job.only_attempt:
             continue
-        forecast = queue_wait.last_forecast(_queue_at(known, job, most, strict=strict, fair=fair))
+        forecast = queue_wait.last_forecast(_queue_at(ordered, job, available, strict=strict, fair=fair))
         found.append(
             Outcome(ref=job.ref, queue=job.queue, forecast=forecast, waited_seconds=job.started - job.queued)
         )
-    return [one for one in found if worth(one)]
+    return [outcome for outcome in found if is_significant(outcome)]
 
 
-def worth(outcome: Outcome) -> bool:
-    """Return whether an outcome says anything: the job waited, or was said to."""
+def is_significant(outcome: Outcome) -> bool:
+    """Return whether an outcome counts: the job waited, or was estimated to."""
     span = outcome.forecast.span
-    said = max(outcome.forecast.seconds or 0.0, span[1] if span is not None else 0.0)
-    return max(outcome.waited_seconds, said) >= WORTH_SECONDS
+    estimated = max(outcome.forecast.seconds or 0.0, span[1] if span is not None else 0.0)
+    return max(outcome.waited_seconds, estimated) >= LEAST_WAIT_SECONDS
 
 
 def _queue_at(
-    known: Sequence[Past], job: Past, capacity: queue_wait.Amounts, *, strict: bool, fair: bool
+    known: Sequence[PastJob], job: PastJob, capacity: queue_wait.Amounts, *, strict: bool, fair: bool
 ) -> queue_wait.Queue:
-    """Return the queue as it stood when a job came, that job last."""
+    # The queue at the time when the job was submitted, with that job as its last.
     now = job.queued
-    before = known[: bisect_left(known, now, key=lambda one: one.queued)]
+    earlier = known[: bisect_left(known, now, key=lambda past: past.queued)]
     running = [
-        one for one in before if one.started is not None and one.started <= now < (one.ended or now + 1)
+        past for past in earlier if past.started is not None and past.started <= now < (past.ended or now + 1)
     ]
-    waiting = [one for one in before if one.started is None or one.started > now]
-    waiting = [one for one in waiting if one.ended is None or one.ended > now]
+    waiting = [past for past in earlier if past.started is None or past.started > now]
+    waiting = [past for past in waiting if past.ended is None or past.ended > now]
     runs: dict[str, list[float]] = {}
-    for one in before:
-        if one.started is not None and one.ended is not None and one.ended <= now:
-            runs.setdefault(one.program, []).append(one.ended - one.started)
+    for past in earlier:
+        if past.started is not None and past.ended is not None and past.ended <= now:
+            runs.setdefault(past.program, []).append(past.ended - past.started)
     free = dict(capacity)
-    for one in running:
-        for name, amount in one.needs.items():
+    for past in running:
+        for name, amount in past.needs.items():
             free[name] = free.get(name, 0.0) - amount
     return queue_wait.Queue(
         free=free,
         running=tuple(
             queue_wait.Running(
-                elapsed_seconds=now - (one.started or now),
-                holds=one.needs,
-                owner=one.owner,
-                durations=tuple(runs.get(one.program, ())[-_RUNS:]),
-                deadline_seconds=one.deadline_seconds,
+                elapsed_seconds=now - (past.started or now),
+                holds=past.needs,
+                owner=past.owner,
+                durations=tuple(runs.get(past.program, ())[-_MOST_RUNS:]),
+                deadline_seconds=past.deadline_seconds,
             )
-            for one in running
+            for past in running
         ),
         waiting=tuple(
             queue_wait.Waiting(
-                needs=one.needs,
-                priority=one.priority,
-                owner=one.owner,
-                durations=tuple(runs.get(one.program, ())[-_RUNS:]),
-                deadline_seconds=one.deadline_seconds,
+                needs=past.needs,
+                priority=past.priority,
+                owner=past.owner,
+                durations=tuple(runs.get(past.program, ())[-_MOST_RUNS:]),
+                deadline_seconds=past.deadline_seconds,
             )
-            for one in (*waiting, job)
+            for past in (*waiting, job)
         ),
         strict=strict,
         fair=fair,
     )
 
 
-def _most_held(known: Sequence[Past]) -> dict[str, float]:
-    """Return the most that jobs held at once, by resource."""
+def _most_held(known: Sequence[PastJob]) -> dict[str, float]:
     changes: list[tuple[float, int, queue_wait.Amounts]] = []
-    for one in known:
-        if one.started is not None:
-            changes.append((one.started, 1, one.needs))
-            changes += [(one.ended, -1, one.needs)] if one.ended is not None else []
-    now: dict[str, float] = {}
+    for past in known:
+        if past.started is not None:
+            changes.append((past.started, 1, past.needs))
+            changes += [(past.ended, -1, past.needs)] if past.ended is not None else []
+    held: dict[str, float] = {}
     most: dict[str, float] = {}
+    # At the same time, ends (-1) come before starts.
     for _, sign, amounts in sorted(changes, key=lambda change: (change[0], change[1])):
         for name, amount in amounts.items():
-            now[name] = now.get(name, 0.0) + sign * amount
-            most[name] = max(most.get(name, 0.0), now[name])
+            held[name] = held.get(name, 0.0) + sign * amount
+            most[name] = max(most.get(name, 0.0), held[name])
     return most
 
 
 def accuracy(outcomes: Sequence[Outcome]) -> Accuracy:
-    """Return how far estimates were from what came.
+    """Return how far estimates were from the real waits.
 
     >>> from mpijob.model.status.forecast import Forecast
     >>> ref = JobRef("cv", "train")
-    >>> told = Forecast(1, 60.0, (30.0, 90.0))
-    >>> accuracy([Outcome(ref=ref, queue="", forecast=told, waited_seconds=80.0)]).median_seconds
+    >>> estimate = Forecast(1, 60.0, (30.0, 90.0))
+    >>> accuracy([Outcome(ref=ref, queue="", forecast=estimate, waited_seconds=80.0)]).median_seconds
     20.0
     """
-    signed = [one.error_seconds for one in outcomes if one.error_seconds is not None]
+    signed = [outcome.error_seconds for outcome in outcomes if outcome.error_seconds is not None]
     errors = sorted(abs(error) for error in signed)
     shares = sorted(
-        abs(one.error_seconds) / max(one.waited_seconds, WORTH_SECONDS) * 100
-        for one in outcomes
-        if one.error_seconds is not None
+        abs(outcome.error_seconds) / max(outcome.waited_seconds, LEAST_WAIT_SECONDS) * 100
+        for outcome in outcomes
+        if outcome.error_seconds is not None
     )
-    ranged = [one for one in outcomes if one.within is not None]
+    ranged = [outcome for outcome in outcomes if outcome.within is not None]
     return Accuracy(
         jobs=len(outcomes),
         estimated=len(signed),
         ranged=len(ranged),
-        within=sum(bool(one.within) for one in ranged),
+        within=sum(bool(outcome.within) for outcome in ranged),
         late=sum(
-            one.forecast.span is not None and one.waited_seconds > one.forecast.span[1] for one in ranged
+            outcome.forecast.span is not None and outcome.waited_seconds > outcome.forecast.span[1]
+            for outcome in ranged
         ),
         median_seconds=queue_wait.quantile(errors, 0.5) if errors else None,
         ninetieth_seconds=queue_wait.quantile(errors, 0.9) if errors else None,

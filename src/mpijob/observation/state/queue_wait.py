@@ -1,15 +1,16 @@
-"""When jobs that wait will probably start: their queue is played out, by how long earlier jobs ran.
+"""Estimates when waiting jobs will start, by simulating their queue with the durations of earlier jobs.
 
-It is played three times, with jobs as short, as usual and as long as they were before, which gives a range; where
-only deadlines are known it gives a bound, and where nothing is known no number at all. Each answer says what it
-rests on. What jobs will be submitted later, and what they would change, is not guessed. Whether a job may wait at
-all is decided by `admission`; what engines know of their queues is collected by `backends`.
+The simulation runs three times, with short, median and long durations, which gives a range; where only
+deadlines are known it gives an upper bound, and where nothing is known no number. Each estimate names its
+basis. Jobs that will be submitted later are not considered. `admission` decides whether a job may wait at
+all; `backends` collects what engines know of their queues.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 
 import msgspec
 
@@ -17,27 +18,28 @@ from mpijob.model.status.forecast import Forecast
 
 LOW, MIDDLE, HIGH = 0.1, 0.5, 0.9
 FREE_NOW = "the resources that it needs are free now"
-MOST = 300  # so many of a queue are played out; for those behind them nobody could tell
-_LITTLE = 1e-9
-_SAME_SECONDS = 0.5  # a job that starts within it does not wait
-_FEW_RUNS, _FEW_SHARE, _SHARE = (
-    5,
-    0.25,
-    0.1,
-)  # of the wait, by which a range is wider than the runs were different
-_LEAST_SECONDS = 2.0  # between the end of one job and the start of the next
+# This many jobs of a queue are simulated; estimates for those behind them would be too uncertain.
+MOST = 300
+# The tolerance for sums of floating-point amounts.
+_TOLERANCE = 1e-9
+# A job that starts within this time does not wait.
+_SAME_SECONDS = 0.5
+# The range is wider than the durations differed, by this share of the wait: a few runs show less than the true spread.
+_FEW_RUNS, _FEW_SHARE, _SHARE = 5, 0.25, 0.1
+# The time between the end of one job and the start of the next.
+_LEAST_SECONDS = 2.0
 
 Amounts = Mapping[str, float]
 
 
-class Timed(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What is known of how long a job runs: how long its program ran before, and when it is ended in any case."""
+class JobTimes(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """How long a job runs: the durations of its program's earlier runs, and its deadline."""
 
     durations: tuple[float, ...] = ()
     deadline_seconds: float | None = None
 
 
-class Running(Timed, frozen=True, omit_defaults=True, kw_only=True):
+class Running(JobTimes, frozen=True, omit_defaults=True, kw_only=True):
     """A job that holds resources now."""
 
     elapsed_seconds: float
@@ -45,8 +47,8 @@ class Running(Timed, frozen=True, omit_defaults=True, kw_only=True):
     owner: str = ""
 
 
-class Waiting(Timed, frozen=True, omit_defaults=True, kw_only=True):
-    """A job in the queue; `delay_seconds` is when it may start at the earliest."""
+class Waiting(JobTimes, frozen=True, omit_defaults=True, kw_only=True):
+    """A job in the queue; `delay_seconds` is its earliest start from now."""
 
     needs: Amounts
     priority: int = 0
@@ -55,12 +57,13 @@ class Waiting(Timed, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Queue(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A queue as it stands: what is free in it, who runs, who waits, the oldest first.
+    """A queue as it is now: free resources, running and waiting jobs, the oldest first.
 
-    `strict`: nobody overtakes the first that does not fit. `fair`: among equals the owner comes first who holds the
-    least CPU. `private` names amounts that hold up only those who need them, such as one namespace's quota. A resource
-    that `free` does not name is not counted. `usual` are durations of whatever ended in the queue, for jobs of
-    which nothing else is known. `unseen` is how many wait before these that cannot be seen.
+    `strict`: no job overtakes the first one that does not fit. `fair`: at equal priority, owners who hold
+    less CPU come first. `private` are resources that block only the jobs that need them, such as one
+    namespace's quota. Resources that `free` does not name are unlimited. `usual` are durations of all jobs
+    that ended in the queue, for jobs without earlier runs. `unseen` is the number of waiting jobs ahead of
+    these that may not be read.
     """
 
     free: Amounts
@@ -74,67 +77,65 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 def forecasts(queue: Queue, most: int = MOST) -> tuple[Forecast, ...]:
-    """Return for each job that waits, in the order given, its place and when it will start.
-
-    Only the first `most` are played out: for those behind them there is no more than their place.
-    """
+    """Return the place and start of each waiting job, in the order given; beyond the first `most` only the place."""
     found = _forecasts(queue, most)
-    return tuple(one for _, one in sorted(found, key=lambda each: each[0]))
+    return tuple(forecast for _, forecast in sorted(found, key=itemgetter(0)))
 
 
 def last_forecast(queue: Queue) -> Forecast:
-    """Return the forecast of the last job alone: most of the others' is not worked out."""
+    """Return the forecast of the last job only, which is cheaper than all."""
     last = len(queue.waiting) - 1
-    return next(one for index, one in _forecasts(queue, MOST, last) if index == last)
+    return next(forecast for index, forecast in _forecasts(queue, MOST, last) if index == last)
 
 
-def far_back(place: int, most: int = MOST) -> Forecast:
-    """Return the forecast of a job with so many before it that its start is not worked out."""
+def forecast_far_back(place: int, most: int = MOST) -> Forecast:
+    """Return the forecast of a job that is too far back to be simulated."""
     return Forecast(place, basis=f"more than {_count(most, 'job')} before it")
 
 
 def _forecasts(queue: Queue, most: int, only: int | None = None) -> Iterator[tuple[int, Forecast]]:
-    """Yield the forecasts in the order in which the jobs would start, or of one of them only."""
+    # In the order in which the jobs would start; `only` limits them to one job.
     order = list(_in_order(queue, _lines(queue), _held(queue.running)))
     kept = sorted(order[:most])
-    played = msgspec.structs.replace(queue, waiting=tuple(queue.waiting[index] for index in kept))
-    starts = [dict(zip(kept, _play(played, share), strict=True)) for share in (LOW, MIDDLE, HIGH)]
-    before = _Before()
-    for one in queue.running:
-        before.add(one, queue.usual)
+    simulated = msgspec.structs.replace(queue, waiting=tuple(queue.waiting[index] for index in kept))
+    starts = [dict(zip(kept, _simulate(simulated, share), strict=True)) for share in (LOW, MIDDLE, HIGH)]
+    before = _JobsAhead()
+    for job in queue.running:
+        before.add(job, queue.usual)
     for place, index in enumerate(order, 1):
         if only is None or only == index:
             if place > most:
-                yield index, far_back(place + queue.unseen, most)
+                yield index, forecast_far_back(place + queue.unseen, most)
             else:
-                yield index, _forecast(queue, before, place, [one.get(index) for one in starts])
+                yield index, _forecast(queue, before, place, [start.get(index) for start in starts])
         before.add(queue.waiting[index], queue.usual)
 
 
-class _Before:
-    """What is known of the jobs that run or come before one, counted."""
+class _JobsAhead:
+    """Counts what is known of the jobs that run or come before one."""
 
     def __init__(self) -> None:
         self.jobs = self.runs = self.alike = self.deadlines = self.unknown = self.endless = 0
 
-    def add(self, one: Timed, usual: Sequence[float]) -> None:
-        """Count one more."""
+    def add(self, job: JobTimes, usual: Sequence[float]) -> None:
         self.jobs += 1
-        self.runs += len(one.durations)
-        self.alike += bool(one.durations)
-        self.deadlines += one.deadline_seconds is not None
-        if not one.durations and not usual:
+        self.runs += len(job.durations)
+        self.alike += bool(job.durations)
+        self.deadlines += job.deadline_seconds is not None
+        if not job.durations and not usual:
             self.unknown += 1
-            self.endless += one.deadline_seconds is None
+            self.endless += job.deadline_seconds is None
 
 
 def bounded(found: Forecast, latest: float, basis: str) -> Forecast:
-    """Return a forecast that goes no further than this many seconds from now; `basis` says who expects that."""
+    """Return a forecast that ends at `latest` seconds from now at the latest; `basis` names the source of the
+    bound.
+    """
     latest = max(0.0, latest)
     if found.seconds is None:
         high = latest if found.span is None else min(latest, found.span[1])
-        told = f"{found.basis}; {basis}" if found.basis else basis
-        return msgspec.structs.replace(found, span=(0.0, high), basis=told)
+        combined = f"{found.basis}; {basis}" if found.basis else basis
+        return msgspec.structs.replace(found, span=(0.0, high), basis=combined)
     if found.span is None or latest >= found.span[1]:
         return found
     seconds = min(found.seconds, latest)
@@ -142,14 +143,14 @@ def bounded(found: Forecast, latest: float, basis: str) -> Forecast:
 
 
 def _widened(low: float, high: float, runs: int) -> tuple[float, float]:
-    """Return a range that is no narrower than what a few earlier runs can tell; a job that starts now does so."""
+    # A job that starts now is exact.
     if high < _SAME_SECONDS:
         return low, high
     share = _FEW_SHARE if runs < _FEW_RUNS else _SHARE
     return max(0.0, low - max(_LEAST_SECONDS, share * low)), high + max(_LEAST_SECONDS, share * high)
 
 
-def _forecast(queue: Queue, before: _Before, place: int, starts: Sequence[float | None]) -> Forecast:
+def _forecast(queue: Queue, before: _JobsAhead, place: int, starts: Sequence[float | None]) -> Forecast:
     low, middle, high = (None, None, None) if queue.unseen else starts
     if middle is not None:
         known = [start for start in (low, middle, high) if start is not None]
@@ -160,9 +161,9 @@ def _forecast(queue: Queue, before: _Before, place: int, starts: Sequence[float 
     return Forecast(place + queue.unseen, middle, span, _basis(queue, before, middle, span))
 
 
-# -- the play -------------------------------------------------------------------------------------
-class _State:
-    """A moment of the play."""
+# -- the simulation -------------------------------------------------------------------------------------
+class _Simulation:
+    """The state of the simulation at one time."""
 
     def __init__(self, queue: Queue, share: float) -> None:
         self.queue, self.share = queue, share
@@ -172,37 +173,36 @@ class _State:
         self.lines = _lines(queue)
         self.left = len(queue.waiting)
         self.delays = sorted(
-            (one.delay_seconds for one in queue.waiting if one.delay_seconds > 0), reverse=True
+            (job.delay_seconds for job in queue.waiting if job.delay_seconds > 0), reverse=True
         )
         self.used: dict[str, float] = {}
         usual = sorted(queue.usual)
         self.usual = usual
-        for at, one in enumerate(queue.running):
-            self._hold(one.owner, one.holds)
-            if (rest := _remaining(one, usual, share)) is not None:
-                heapq.heappush(self.ends, (rest, at, one.holds, one.owner))
+        for number, job in enumerate(queue.running):
+            self._hold(job.owner, job.holds)
+            if (rest := _remaining(job, usual, share)) is not None:
+                heapq.heappush(self.ends, (rest, number, job.holds, job.owner))
 
     def _hold(self, owner: str, amounts: Amounts, sign: float = 1.0) -> None:
         self.used[owner] = self.used.get(owner, 0.0) + sign * amounts.get("cpu", 0.0)
 
-    def next(self) -> int | None:
-        """Return who starts now."""
+    def next_index(self) -> int | None:
         for index in _in_order(self.queue, self.lines, self.used):
             job = self.queue.waiting[index]
-            if job.delay_seconds > self.now + _LITTLE:
+            if job.delay_seconds > self.now + _TOLERANCE:
                 continue
             lacking = [name for name, amount in job.needs.items() if self._short(name, amount)]
             if not lacking:
                 return index
+            # A job that lacks only a private resource does not block the others.
             if self.queue.strict and not self.queue.private.issuperset(lacking):
                 return None
         return None
 
     def _short(self, name: str, amount: float) -> bool:
-        return name in self.free and amount > self.free[name] + _LITTLE * max(1.0, amount)
+        return name in self.free and amount > self.free[name] + _TOLERANCE * max(1.0, amount)
 
     def start(self, index: int) -> None:
-        """Let one start, and end when it probably will."""
         job = self.queue.waiting[index]
         self.left -= 1
         self.lines[_line(self.queue, job)].remove(index)
@@ -213,14 +213,14 @@ class _State:
             heapq.heappush(self.ends, entry)
 
     def advance(self) -> bool:
-        """Go on to the next end, or to when the next job may start; return whether there is one."""
-        while self.delays and self.delays[-1] <= self.now + _LITTLE:
+        """Advance to the next end or earliest start; return False if there is none."""
+        while self.delays and self.delays[-1] <= self.now + _TOLERANCE:
             self.delays.pop()
         times = [*(end[0] for end in self.ends[:1]), *self.delays[-1:]]
         if not times:
             return False
         self.now = max(self.now, min(times))
-        while self.ends and self.ends[0][0] <= self.now + _LITTLE:
+        while self.ends and self.ends[0][0] <= self.now + _TOLERANCE:
             _, _, released, owner = heapq.heappop(self.ends)
             self._take(released, 1.0)
             self._hold(owner, released, -1.0)
@@ -232,12 +232,12 @@ class _State:
                 self.free[name] += sign * amount
 
 
-def _play(queue: Queue, share: float) -> list[float | None]:
-    """Return when each job starts if every job takes as long as this share of the earlier ones."""
-    state = _State(queue, share)
+def _simulate(queue: Queue, share: float) -> list[float | None]:
+    # The share is that of the quantile: every job takes as long as this share of the earlier ones at most.
+    state = _Simulation(queue, share)
     starts: list[float | None] = [None] * len(queue.waiting)
     while state.left:
-        index = state.next()
+        index = state.next_index()
         if index is not None:
             starts[index] = state.now
             state.start(index)
@@ -247,12 +247,11 @@ def _play(queue: Queue, share: float) -> list[float | None]:
 
 
 def _line(queue: Queue, job: Waiting) -> str:
-    """Return whose jobs keep their order among each other whatever happens."""
+    # Jobs in one line keep their order: under fair share that holds only among one owner's jobs.
     return job.owner if queue.fair else ""
 
 
 def _lines(queue: Queue) -> dict[str, list[int]]:
-    """Return who waits, by line, the first first."""
     found: dict[str, list[int]] = {}
     for index in sorted(range(len(queue.waiting)), key=lambda index: (-queue.waiting[index].priority, index)):
         found.setdefault(_line(queue, queue.waiting[index]), []).append(index)
@@ -260,8 +259,8 @@ def _lines(queue: Queue) -> dict[str, list[int]]:
 
 
 def _in_order(queue: Queue, lines: Mapping[str, list[int]], used: Mapping[str, float]) -> Iterable[int]:
-    """Yield who waits, the next first; an owner who holds less comes before those of equal priority."""
     if len(lines) == 1:
+        # A merge of one line would only cost time.
         return (index for line in lines.values() for index in line)
     return heapq.merge(
         *lines.values(),
@@ -275,18 +274,19 @@ def _in_order(queue: Queue, lines: Mapping[str, list[int]], used: Mapping[str, f
 
 def _held(running: Sequence[Running]) -> dict[str, float]:
     found: dict[str, float] = {}
-    for one in running:
-        found[one.owner] = found.get(one.owner, 0.0) + one.holds.get("cpu", 0.0)
+    for job in running:
+        found[job.owner] = found.get(job.owner, 0.0) + job.holds.get("cpu", 0.0)
     return found
 
 
-def _remaining(one: Running, usual: Sequence[float], share: float) -> float | None:
-    """Return how long a running job will still run, judged by those that ran at least as long."""
-    durations = sorted(one.durations) or usual
-    longer = [duration - one.elapsed_seconds for duration in durations if duration > one.elapsed_seconds]
-    left = None if one.deadline_seconds is None else max(0.0, one.deadline_seconds - one.elapsed_seconds)
-    if durations:  # one that is longer than any before: about as long again
-        rest = quantile(longer, share) if longer else one.elapsed_seconds * 2 * share
+def _remaining(job: Running, usual: Sequence[float], share: float) -> float | None:
+    # Estimated from the earlier runs that lasted at least as long as this one has.
+    durations = sorted(job.durations) or usual
+    longer = [duration - job.elapsed_seconds for duration in durations if duration > job.elapsed_seconds]
+    left = None if job.deadline_seconds is None else max(0.0, job.deadline_seconds - job.elapsed_seconds)
+    # A job that has run longer than any before: about as long again.
+    if durations:
+        rest = quantile(longer, share) if longer else job.elapsed_seconds * 2 * share
         return rest if left is None else min(rest, left)
     return left if share == HIGH else None
 
@@ -308,34 +308,32 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 # -- the basis ------------------------------------------------------------------------------------
-def _basis(queue: Queue, before: _Before, middle: float | None, span: tuple[float, float] | None) -> str:
-    """Return what an estimate rests on, or what it lacks, as a sentence without its full stop."""
+def _basis(queue: Queue, before: _JobsAhead, middle: float | None, span: tuple[float, float] | None) -> str:
+    # A phrase for a message, without its full stop.
     if queue.unseen:
         return f"{_count(queue.unseen, 'job')} ahead of it cannot be seen, so the start time is unknown"
     if middle is not None and middle < _SAME_SECONDS and span is not None and span[1] < _SAME_SECONDS:
         return FREE_NOW
     if not before.jobs:
         return "no running job would free enough resources for it"
-    who = _before(len(queue.running), before.jobs - len(queue.running))
+    jobs_ahead = _jobs_ahead_text(len(queue.running), before.jobs - len(queue.running))
     if middle is not None:
-        return f"{who}, {_how(before, queue.usual)}"
+        return f"{jobs_ahead}, {_sources(before, queue.usual)}"
     if span is not None:
-        return (
-            f"{who}; at most, by deadlines: {_count(before.unknown, 'program')} among them has not run before"
-        )
+        return f"{jobs_ahead}; at most, by deadlines: {_count(before.unknown, 'program')} among them has not run before"
     if before.endless:
-        some = "" if before.endless == before.jobs else f"{before.endless} of them "
-        return f"{who}, {some}with no deadline and no earlier run"
-    return f"{who}; what they hold is not enough for it"
+        which = "" if before.endless == before.jobs else f"{before.endless} of them "
+        return f"{jobs_ahead}, {which}with no deadline and no earlier run"
+    return f"{jobs_ahead}; what they hold is not enough for it"
 
 
-def _before(running: int, ahead: int) -> str:
+def _jobs_ahead_text(running: int, ahead: int) -> str:
     parts = [f"{_count(running, 'job')} running"] if running else []
     parts += [f"{_count(ahead, 'job')} ahead of it"] if ahead else []
     return " and ".join(parts)
 
 
-def _how(before: _Before, usual: Sequence[float]) -> str:
+def _sources(before: _JobsAhead, usual: Sequence[float]) -> str:
     parts = [f"{_count(before.runs, 'earlier run')} of the same programs"] if before.alike else []
     if before.alike < before.jobs and usual:
         parts.append(f"{_count(len(usual), 'job')} of any program that ended here")

@@ -1,7 +1,7 @@
-"""Whether a failed attempt is tried again: how often, and for which causes (`retry.on`).
+"""Decides whether a failed attempt is retried, by its cause (`retry.on`).
 
-A cause is a word of `RETRY_CAUSES`, for what several engines and libraries call differently, or the code of a finding
-as `mpijob why` shows it. What decided how the attempt ended counts, not what followed from it.
+A cause is a word of `RETRY_CAUSES`, which stands for what engines and libraries name differently, or the code
+of a finding as `mpijob why` shows it. Only the first finding counts: the others followed from it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _PROGRAM = "program"
 
 
 def causes(state: JobState) -> frozenset[str]:
-    """Return the words and codes by which a failed attempt's cause is known; `program` where it is none of the others.
+    """Return the words and codes of a failed attempt's cause; `program` if no other word applies.
 
     >>> from mpijob.errors import Finding
     >>> from mpijob.model import JobRef, Phase
@@ -77,14 +77,14 @@ def causes(state: JobState) -> frozenset[str]:
     return frozenset(found | ({code} if code else set()))
 
 
-def wanted(state: JobState, retry: Retry) -> bool:
-    """Return whether a failed attempt's cause is one for which it is tried again."""
+def is_retryable(state: JobState, retry: Retry) -> bool:
+    """Return whether `retry.on` includes the cause of a failed attempt; without `retry.on`, all causes are."""
     return not retry.on or not causes(state).isdisjoint(retry.on)
 
 
 def refusal(state: JobState, retry: Retry) -> str:
-    """Return why a failed attempt is not tried again although there are attempts left; "" where it is."""
-    if wanted(state, retry):
+    """Return why a failed attempt is not retried although attempts are left; "" if it is retried."""
+    if is_retryable(state, retry):
         return ""
     code = state.findings[0].code if state.findings else state.reason
     return f"not retried: retry.on lists {', '.join(retry.on)}, and the cause was {code}"

@@ -1,7 +1,7 @@
-"""What a job on a cluster waits for, in one sentence: the gravest thing in the way of its launcher and workers.
+"""Describes in one sentence what a job on a cluster waits for: the most serious obstacle of its pods.
 
-Many members usually wait for the same thing; it is said once, with who waits and for how long. Times are
-told coarsely, so that a sentence changes when something has changed.
+Pods usually wait for the same thing; it is reported once, with their names and for how long. Durations are
+rounded coarsely, so that a message changes only when something has changed: each change is an event.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from mpijob.model.platform.cluster_observation import (
 )
 from mpijob.observation.state.phase import Reason
 
+# In the order of severity, the most serious first.
 REASONS = {
     StartupProblem.IMAGE_NAME: Reason.IMAGE_NAME,
     StartupProblem.IMAGE_MISSING: Reason.IMAGE_NOT_FOUND,
@@ -35,7 +36,7 @@ REASONS = {
     StartupProblem.PULLING: Reason.PULLING,
     StartupProblem.PREPARING: Reason.STARTING,
     StartupProblem.STARTING: Reason.STARTING,
-}  # the gravest first
+}
 HOLDS = {
     WaitKind.WAITING: Reason.WAITING,
     WaitKind.TOO_LARGE: Reason.QUOTA_TOO_SMALL,
@@ -53,6 +54,7 @@ REFUSALS = {
     Refused.INVALID: Reason.REFUSED,
     Refused.OTHER: Reason.REFUSED,
 }
+# Steps of every start: they only take time.
 PASSING = frozenset(
     {
         StartupProblem.PLACING,
@@ -62,12 +64,12 @@ PASSING = frozenset(
         StartupProblem.HELD_BACK,
     }
 )
-_GRAVITY = {hurdle: place for place, hurdle in enumerate(REASONS)}
-_NAMED = 4
+_SEVERITY = {hurdle: place for place, hurdle in enumerate(REASONS)}
+_MOST_NAMED = 4
 
 
 class Waiting(NamedTuple):
-    """The gravest obstacle, as a sentence that names who waits."""
+    """The most serious obstacle, with a message that names the members that wait."""
 
     obstacle: Obstacle
     reason: Reason
@@ -75,46 +77,46 @@ class Waiting(NamedTuple):
 
     @property
     def passing(self) -> bool:
-        """Whether it is only work that takes its time."""
         return self.obstacle.hurdle in PASSING
 
 
-def gravest(members: Iterable[Member], wanted: int, now: float) -> Waiting | None:
-    """Return what the members wait for, or None when nothing is in their way."""
+def most_serious(members: Iterable[Member], wanted: int, now: float) -> Waiting | None:
+    """Return what the members wait for; None if nothing prevents their start."""
     groups: dict[tuple[StartupProblem, str], list[Member]] = {}
-    for one in members:
-        if one.obstacle is not None:
-            groups.setdefault((one.obstacle.hurdle, one.obstacle.text), []).append(one)
+    for member in members:
+        if member.obstacle is not None:
+            groups.setdefault((member.obstacle.hurdle, member.obstacle.text), []).append(member)
     if not groups:
         return None
-    group = min(groups.values(), key=lambda them: (_gravity(them[0]), -len(them)))
+    group = min(groups.values(), key=lambda waiting: (_severity(waiting[0]), -len(waiting)))
     obstacle = _oldest(group)
-    parts = [who(group, wanted), *([spell] if (spell := elapsed(obstacle.since, now)) else [])]
+    parts = [member_names(group, wanted), *([duration] if (duration := elapsed(obstacle.since, now)) else [])]
     return Waiting(obstacle, REASONS[obstacle.hurdle], f"{obstacle.text} ({', '.join(parts)})")
 
 
-def unmet(seen: ClusterObservation) -> Obstacle | None:
-    """Return what a job that is over was still waiting for; what pods on their way out show is no obstacle."""
-    left = gravest(seen.members, seen.about.workers_wanted, 0.0)
-    return left.obstacle if left is not None and not left.passing else seen.before
+def last_obstacle(job: ClusterObservation) -> Obstacle | None:
+    """Return what an ended job was still waiting for."""
+    # Pods that are being deleted show steps of a start, which are no obstacles.
+    left = most_serious(job.members, job.about.workers_wanted, 0.0)
+    return left.obstacle if left is not None and not left.passing else job.before
 
 
-def _gravity(one: Member) -> int:
-    return len(_GRAVITY) if one.obstacle is None else _GRAVITY[one.obstacle.hurdle]
+def _severity(member: Member) -> int:
+    return len(_SEVERITY) if member.obstacle is None else _SEVERITY[member.obstacle.hurdle]
 
 
 def _oldest(group: Sequence[Member]) -> Obstacle:
-    known = [one.obstacle for one in group if one.obstacle is not None]
-    return min(known, key=lambda one: float("inf") if one.since is None else one.since)
+    known = [member.obstacle for member in group if member.obstacle is not None]
+    return min(known, key=lambda obstacle: float("inf") if obstacle.since is None else obstacle.since)
 
 
-def who(group: Sequence[Member], wanted: int) -> str:
-    """Return who waits: `worker 2`, `workers 0, 1 and 3`, `all 8 workers`, `the launcher`."""
-    workers = sorted({one.index for one in group if one.role is Role.WORKER})
-    names = ["the launcher"] if any(one.role is Role.LAUNCHER for one in group) else []
+def member_names(group: Sequence[Member], wanted: int) -> str:
+    """Return the names of the members: `worker 2`, `workers 0, 1 and 3`, `all 8 workers`, `the launcher`."""
+    workers = sorted({member.index for member in group if member.role is Role.WORKER})
+    names = ["the launcher"] if any(member.role is Role.LAUNCHER for member in group) else []
     if len(workers) == wanted > 1:
         names.append(f"all {wanted} workers")
-    elif len(workers) > _NAMED:
+    elif len(workers) > _MOST_NAMED:
         names.append(f"{len(workers)} of {wanted} workers")
     elif workers:
         names.append(f"worker{'s' if len(workers) > 1 else ''} {_and([str(index) for index in workers])}")
@@ -126,7 +128,7 @@ def _and(parts: Sequence[str]) -> str:
 
 
 def elapsed(since: float | None, now: float) -> str:
-    """Return for how long, coarsely: `for 40 s`, `for 3 min`, `for 2 h`; "" for a moment."""
+    """Return a coarse duration: `for 40 s`, `for 3 min`, `for 2 h`; "" below 10 seconds."""
     seconds = 0.0 if since is None else now - since
     if seconds < 10:
         return ""
@@ -135,11 +137,11 @@ def elapsed(since: float | None, now: float) -> str:
     return f"for {int(seconds // 60)} min" if seconds < 7200 else f"for {int(seconds // 3600)} h"
 
 
-def queued(seen: ClusterObservation) -> tuple[Reason, str]:
-    """Return why a queue keeps the job back."""
-    queue = seen.queue
+def queue_reason(job: ClusterObservation) -> tuple[Reason, str]:
+    """Return why a queue holds the job back."""
+    queue = job.queue
     if queue is None:
         return Reason.WAITING, "Waiting for its turn"
     text = queue.text or f"Waiting for queue {queue.name} to process the job"
-    ending = any(one.alive for one in seen.members)
-    return HOLDS[queue.hold], f"{text}; its pods are still ending" if ending else text
+    is_ending = any(member.alive for member in job.members)
+    return HOLDS[queue.hold], f"{text}; its pods are still ending" if is_ending else text

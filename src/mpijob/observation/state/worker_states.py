@@ -1,6 +1,6 @@
-"""Each worker of a job on a cluster, as people are shown it: its own phase, and what happened to it.
+"""Derives the state of each worker of a job on a cluster for display.
 
-Pods are cleared away when a job ends, so a worker without a pod is told by what became of the job.
+Pods are removed when a job ends, so a worker without a pod gets its state from the job's outcome.
 """
 
 from __future__ import annotations
@@ -14,39 +14,41 @@ from mpijob.observation.state import waiting_reason as waiting
 from mpijob.observation.state.first_cause import Cause
 from mpijob.observation.state.phase import PhaseResult
 
-_UNMADE = (Phase.QUEUED, Phase.SUSPENDED, Phase.CANCELLED)
+_WITHOUT_PODS = (Phase.QUEUED, Phase.SUSPENDED, Phase.CANCELLED)
 
 
-def states(seen: ClusterObservation, standing: PhaseResult, cause: Cause | None) -> tuple[WorkerState, ...]:
-    """Return every worker that there is or should be, by its number."""
-    resting = standing.phase in (Phase.QUEUED, Phase.SUSPENDED) and not any(one.alive for one in seen.members)
-    there = {} if resting else {one.index: one for one in seen.workers}
-    found = {index: _state(seen, one, standing, cause) for index, one in there.items()}
-    if there or standing.phase not in _UNMADE:
-        found |= {one.index: one for one in _absent(seen, standing, cause) if one.index not in found}
+def states(job: ClusterObservation, result: PhaseResult, cause: Cause | None) -> tuple[WorkerState, ...]:
+    """Return every worker that exists or should exist, by index."""
+    is_inactive = result.phase in (Phase.QUEUED, Phase.SUSPENDED) and not any(
+        member.alive for member in job.members
+    )
+    existing = {} if is_inactive else {member.index: member for member in job.workers}
+    found = {index: _state(job, member, result, cause) for index, member in existing.items()}
+    if existing or result.phase not in _WITHOUT_PODS:
+        found |= {worker.index: worker for worker in _absent(job, result, cause) if worker.index not in found}
     return tuple(found[index] for index in sorted(found))
 
 
-def _state(seen: ClusterObservation, one: Member, standing: PhaseResult, cause: Cause | None) -> WorkerState:
-    ended = one.stage is Stage.ENDED or standing.phase.final
-    phase = _ended(one, standing, cause) if ended else _LIVING[one.stage]
-    reason, message = _why(seen, one, phase, cause)
+def _state(job: ClusterObservation, member: Member, result: PhaseResult, cause: Cause | None) -> WorkerState:
+    ended = member.stage is Stage.ENDED or result.phase.final
+    phase = _final_phase(member, result, cause) if ended else _RUNNING_PHASES[member.stage]
+    reason, message = _reason(job, member, phase, cause)
     return WorkerState(
-        index=one.index,
-        name=one.name,
+        index=member.index,
+        name=member.name,
         phase=phase,
-        node=one.node,
-        group=seen.group_of(one.index),
+        node=member.node,
+        group=job.group_of(member.index),
         reason=reason,
         message=message,
-        exit_code=one.exit.status if one.exit is not None else None,
-        restarts=one.restarts,
-        gpus=tuple(str(device) for device in range(one.gpus)),
-        memory_limit_bytes=one.memory_limit_bytes,
+        exit_code=member.exit.status if member.exit is not None else None,
+        restarts=member.restarts,
+        gpus=tuple(str(device) for device in range(member.gpus)),
+        memory_limit_bytes=member.memory_limit_bytes,
     )
 
 
-_LIVING = {
+_RUNNING_PHASES = {
     Stage.WAITING: Phase.PENDING,
     Stage.PREPARING: Phase.PENDING,
     Stage.STARTED: Phase.INITIALIZING,
@@ -54,48 +56,51 @@ _LIVING = {
 }
 
 
-def _ended(one: Member, standing: PhaseResult, cause: Cause | None) -> Phase:
-    """A worker whose job is over has ended, or is about to; only the first cause has failed."""
-    if cause is not None and cause.worker == one.index:
+def _final_phase(member: Member, result: PhaseResult, cause: Cause | None) -> Phase:
+    # A worker of an ended job has ended or is about to. Only the first cause failed; the others were
+    # cancelled.
+    if cause is not None and cause.worker == member.index:
         return Phase.FAILED
-    if standing.phase is Phase.SUCCEEDED:
+    if result.phase is Phase.SUCCEEDED:
         return Phase.SUCCEEDED
-    if one.exit is not None and one.exit.good:
-        return Phase.CANCELLED if standing.phase.final else Phase.SUCCEEDED
-    ill = one.exit is not None and one.asked_to_end is None and cause is None
-    return Phase.FAILED if ill or not standing.phase.final else Phase.CANCELLED
+    if member.exit is not None and member.exit.good:
+        return Phase.CANCELLED if result.phase.final else Phase.SUCCEEDED
+    has_failed = member.exit is not None and member.asked_to_end is None and cause is None
+    return Phase.FAILED if has_failed or not result.phase.final else Phase.CANCELLED
 
 
-def _why(seen: ClusterObservation, one: Member, phase: Phase, cause: Cause | None) -> tuple[str, str]:
-    if one.obstacle is not None and phase is Phase.PENDING:
-        return waiting.REASONS[one.obstacle.hurdle].value, one.obstacle.text
+def _reason(job: ClusterObservation, member: Member, phase: Phase, cause: Cause | None) -> tuple[str, str]:
+    if member.obstacle is not None and phase is Phase.PENDING:
+        return waiting.REASONS[member.obstacle.hurdle].value, member.obstacle.text
     if phase is Phase.FAILED:
         found = (
-            cause if cause is not None and cause.worker == one.index else causes.of(one, 0.0, ours=seen.ours)
+            cause
+            if cause is not None and cause.worker == member.index
+            else causes.cause_of_end(member, 0.0, ours=job.ours)
         )
         return found.reason.value, found.message
-    if one.machine_silent:
-        return "MachineSilent", f"node {one.node} does not answer"
+    if member.machine_silent:
+        return "MachineSilent", f"node {member.node} does not answer"
     return "", ""
 
 
-def _absent(seen: ClusterObservation, standing: PhaseResult, cause: Cause | None) -> Iterator[WorkerState]:
-    """Yield the workers that have no pod: not made yet, cleared away, or lost."""
-    for index in range(min(seen.about.workers_wanted, MAX_WORKERS)):
-        name, group = f"{seen.about.ref.name}-worker-{index}", seen.group_of(index)
-        phase, reason, message = _of_absent(seen, standing, cause, index)
+def _absent(job: ClusterObservation, result: PhaseResult, cause: Cause | None) -> Iterator[WorkerState]:
+    # Workers without a pod: not created yet, removed, or lost.
+    for index in range(min(job.about.workers_wanted, MAX_WORKERS)):
+        name, group = f"{job.about.ref.name}-worker-{index}", job.group_of(index)
+        phase, reason, message = _of_absent(job, result, cause, index)
         yield WorkerState(index, name, phase, group=group, reason=reason, message=message)
 
 
 def _of_absent(
-    seen: ClusterObservation, standing: PhaseResult, cause: Cause | None, index: int
+    job: ClusterObservation, result: PhaseResult, cause: Cause | None, index: int
 ) -> tuple[Phase, str, str]:
     if cause is not None and cause.at == index:
         return Phase.FAILED, cause.reason.value, cause.message
-    if standing.phase is Phase.SUCCEEDED:
+    if result.phase is Phase.SUCCEEDED:
         return Phase.SUCCEEDED, "", ""
-    if standing.phase.final or standing.phase is Phase.DELETING:
+    if result.phase.final or result.phase is Phase.DELETING:
         return Phase.CANCELLED, "", ""
-    if seen.members or standing.phase is not Phase.RUNNING:
+    if job.members or result.phase is not Phase.RUNNING:
         return Phase.PENDING, "MakingPods", ""
-    return standing.phase, "", ""
+    return result.phase, "", ""

@@ -134,12 +134,12 @@ def test_a_job_may_be_kept_for_less_than_its_namespace_allows_and_not_for_more(
 
 
 def test_an_end_is_the_last_transition_and_times_never_go_back() -> None:
-    begun = limits_policy.moved(Progress(), a_state(Phase.RUNNING, running=BEGIN + 5), BEGIN + 9)
+    begun = limits_policy.next_transition(Progress(), a_state(Phase.RUNNING, running=BEGIN + 5), BEGIN + 9)
     assert begun == Progress("Running", BEGIN + 5, 1)
-    over = limits_policy.moved(begun, a_state(Phase.SUCCEEDED, finished=BEGIN + 3), BEGIN + 9)
+    over = limits_policy.next_transition(begun, a_state(Phase.SUCCEEDED, finished=BEGIN + 3), BEGIN + 9)
     assert over == Progress("Succeeded", BEGIN + 5, 2)
-    assert limits_policy.moved(over, a_state(Phase.RUNNING), BEGIN + 9) is None
-    assert limits_policy.moved(over, a_state(Phase.SUCCEEDED), BEGIN + 9) is None
+    assert limits_policy.next_transition(over, a_state(Phase.RUNNING), BEGIN + 9) is None
+    assert limits_policy.next_transition(over, a_state(Phase.SUCCEEDED), BEGIN + 9) is None
 
 
 def test_the_deadline_alarm_rings_at_nine_tenths_of_the_shorter_time() -> None:

@@ -142,7 +142,7 @@ def an_attempt(home: Path, family: Family = Family.MPICH) -> tuple[AttemptSpec, 
     orders.work.mkdir(parents=True)
     ledger = AttemptState(orders.plan, 100.0)
     for rank in range(2):
-        ledger.hello(rank, 2, rank, 0, 70 + rank, "", "node")
+        ledger.rank_started(rank, 2, rank, 0, 70 + rank, "", "node")
     ledger.take_census()
     return orders, ledger
 
@@ -154,16 +154,16 @@ def concluded(orders: AttemptSpec, ledger: AttemptState) -> Finding:
 
 
 DAEMON_ENDS: dict[str, Callable[[AttemptState], object]] = {
-    "by a signal": lambda ledger: ledger.daemon_done(0, -int(signal.SIGPIPE)),
-    "with 255": lambda ledger: ledger.daemon_done(0, 255),
-    "with 7": lambda ledger: ledger.daemon_done(0, 7),
+    "by a signal": lambda ledger: ledger.daemon_ended(0, -int(signal.SIGPIPE)),
+    "with 255": lambda ledger: ledger.daemon_ended(0, 255),
+    "with 7": lambda ledger: ledger.daemon_ended(0, 7),
     "and takes its rank along": lambda ledger: _both_end(ledger),
 }
 
 
 def _both_end(ledger: AttemptState) -> None:
-    ledger.rank_vanished(0)
-    ledger.daemon_done(0, 7)
+    ledger.rank_lost(0)
+    ledger.daemon_ended(0, 7)
 
 
 @pytest.mark.parametrize("first", ["daemon", "launcher", "together"])
@@ -175,7 +175,7 @@ def test_a_daemon_that_ends_after_an_aborted_start_is_no_cause(tmp_path: Path, e
     ledger = AttemptState(orders.plan, 100.0)
     ledger.launcher_started = True
     ledger.ready = {0, 1}
-    ledger.hello(0, 2, 0, 0, 77, "", "node")
+    ledger.rank_started(0, 2, 0, 0, 77, "", "node")
     ledger.unreached.add("job-worker-1")
     LogFile(orders.logs / "launcher.log", lambda: int(100.02e9)).write_line(
         "mpijob-agent: cannot reach worker job-worker-1: No such file or directory"
@@ -194,7 +194,7 @@ def test_a_daemon_that_is_killed_while_every_worker_can_be_reached_is_a_cause(tm
     orders.logs.mkdir(parents=True)
     orders.work.mkdir(parents=True)
     ledger = AttemptState(orders.plan, 100.0)
-    ledger.daemon_done(0, -int(signal.SIGKILL))
+    ledger.daemon_ended(0, -int(signal.SIGKILL))
     ledger.launcher_ended(255)
     finding = concluded(orders, ledger)
     assert (finding.code, finding.worker) == ("DAEMON_LOST", 0)
@@ -202,7 +202,7 @@ def test_a_daemon_that_is_killed_while_every_worker_can_be_reached_is_a_cause(tm
 
 def test_a_rank_that_the_kernel_killed_for_memory_is_named_so(tmp_path: Path) -> None:
     orders, ledger = an_attempt(tmp_path)
-    ledger.bye(1, 137)
+    ledger.rank_exited(1, 137)
     ledger.oom_kills = {0: 0, 1: 1}
     finding = concluded(orders, ledger)
     assert (finding.code, finding.worker) == ("OOM_KILLED", 1)
@@ -212,7 +212,7 @@ def test_workers_whose_ranks_end_alike_by_themselves_have_all_failed(tmp_path: P
     orders, ledger = an_attempt(tmp_path)
     for rank in range(2):
         LogFile(orders.logs / f"rank-{rank}.log").write_line("bash: line 1: gmx_mpi: command not found")
-        ledger.bye(rank, 127)
+        ledger.rank_exited(rank, 127)
         ledger.now += 0.1
     assert concluded(orders, ledger).code == "MISSING_EXECUTABLE"
     assert [one.phase for one in ledger.worker_states(Phase.FAILED, lambda _: ())] == [Phase.FAILED] * 2
@@ -221,9 +221,9 @@ def test_workers_whose_ranks_end_alike_by_themselves_have_all_failed(tmp_path: P
 @pytest.mark.parametrize("code", [137, 143, 3], ids=["killed", "ended", "another code"])
 def test_a_worker_whose_rank_ends_otherwise_has_not_failed_with_the_first(tmp_path: Path, code: int) -> None:
     orders, ledger = an_attempt(tmp_path)
-    ledger.bye(1, 127)
+    ledger.rank_exited(1, 127)
     ledger.now += 0.1
-    ledger.bye(0, code)
+    ledger.rank_exited(0, code)
     concluded(orders, ledger)
     phases = [one.phase for one in ledger.worker_states(Phase.FAILED, lambda _: ())]
     assert phases == [Phase.CANCELLED, Phase.FAILED]
@@ -234,9 +234,9 @@ def test_a_rank_that_lost_its_peer_is_no_cause_even_when_it_is_seen_first(tmp_pa
     LogFile(orders.logs / "launcher.log").write_line(
         "[job-worker-0:00000] *** An error occurred in Socket closed"
     )
-    ledger.bye(0, 14)
+    ledger.rank_exited(0, 14)
     ledger.now += 0.2
-    ledger.bye(1, 137)
+    ledger.rank_exited(1, 137)
     finding = concluded(orders, ledger)
     assert (finding.code, finding.rank) == ("RANK_KILLED", 1)
     assert [state.followed for state in ledger.rank_states()] == [True, False]
@@ -262,7 +262,7 @@ def test_of_ends_that_come_together_the_one_that_nobody_else_caused_is_the_cause
     orders, ledger = an_attempt(tmp_path, family)
     for rank, status, later in ends:
         ledger.now += later
-        ledger.bye(rank, status)
+        ledger.rank_exited(rank, status)
     finding = concluded(orders, ledger)
     assert (finding.code, finding.rank, finding.worker) == (code, 1, 1)
 
@@ -272,21 +272,21 @@ def test_what_ends_with_a_killed_launcher_is_no_cause_and_names_no_worker(
     tmp_path: Path, family: Family
 ) -> None:
     orders, ledger = an_attempt(tmp_path, family)
-    ledger.bye(0, 137)
-    ledger.daemon_done(1, 7)
+    ledger.rank_exited(0, 137)
+    ledger.daemon_ended(1, 7)
     ledger.now += 0.1
     ledger.launcher_ended(-int(signal.SIGKILL))
-    ledger.bye(1, 14)
+    ledger.rank_exited(1, 14)
     finding = concluded(orders, ledger)
     assert (finding.code, finding.worker, finding.rank) == ("LAUNCHER_KILLED", None, None)
 
 
 def test_a_daemon_that_noticed_it_first_is_not_told_before_the_killed_launcher(tmp_path: Path) -> None:
     _, ledger = an_attempt(tmp_path)
-    ledger.daemon_done(1, 7)
+    ledger.daemon_ended(1, 7)
     ledger.now += 0.1
     ledger.launcher_ended(-int(signal.SIGKILL))
-    ledger.bye(0, 137)
+    ledger.rank_exited(0, 137)
     standing = failure(ledger.observe(ended=False, ranks_watched=True))
     assert standing is not None
     assert standing.reason is Reason.LAUNCHER_FAILED
@@ -294,21 +294,21 @@ def test_a_daemon_that_noticed_it_first_is_not_told_before_the_killed_launcher(t
 
 def test_a_launcher_that_we_killed_ourselves_changes_no_cause(tmp_path: Path) -> None:
     orders, ledger = an_attempt(tmp_path)
-    ledger.bye(1, 3)
+    ledger.rank_exited(1, 3)
     ledger.now += 0.2
     ledger.ending = True
     ledger.launcher_ended(-int(signal.SIGKILL))
-    ledger.bye(0, 137)
+    ledger.rank_exited(0, 137)
     finding = concluded(orders, ledger)
     assert (finding.code, finding.rank) == ("RANK_EXIT", 1)
 
 
 def test_a_lost_daemon_is_on_its_own_worker_whatever_ended_elsewhere(tmp_path: Path) -> None:
     orders, ledger = an_attempt(tmp_path, Family.OPENMPI)
-    ledger.daemon_done(1, 137)
+    ledger.daemon_ended(1, 137)
     ledger.launcher_ended(137)
     ledger.now += 0.2
-    ledger.bye(0, 143)
+    ledger.rank_exited(0, 143)
     ledger.ending = True
     for worker in range(2):
         ledger.worker_lost(worker, 0)
@@ -322,10 +322,10 @@ def test_a_rank_that_told_its_end_is_the_cause_and_mpis_own_words_are_not(tmp_pa
     LogFile(orders.logs / "rank-1.log").write_line(
         "Abort(3) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 3) - process 1"
     )
-    ledger.bye(0, 137)
-    ledger.left(1, 3)
-    ledger.left(7, 3)  # there is no such rank
-    ledger.bye(1, 137)
+    ledger.rank_exited(0, 137)
+    ledger.rank_aborting(1, 3)
+    ledger.rank_aborting(7, 3)  # there is no such rank
+    ledger.rank_exited(1, 137)
     finding = concluded(orders, ledger)
     message = derive(ledger.observe(ended=True, ranks_watched=True)).message
     assert (finding.code, finding.rank, message) == ("RANK_EXIT", 1, "rank 1 exited with 3")
@@ -348,8 +348,8 @@ def test_ranks_that_hydra_kills_after_an_abort_of_one_were_killed_by_nobody_else
     orders, ledger = an_attempt(tmp_path)
     for line in (_ABORT, reason):
         LogFile(orders.logs / "rank-0.log").write_line(line)
-    ledger.bye(1, 137)
-    ledger.bye(0, 137)
+    ledger.rank_exited(1, 137)
+    ledger.rank_exited(0, 137)
     assert concluded(orders, ledger).code == code
 
 
@@ -376,7 +376,7 @@ def test_only_what_is_the_number_of_a_signal_is_one(
     tmp_path: Path, said: int, code: int | None, signal: int | None
 ) -> None:
     _, ledger = an_attempt(tmp_path)
-    ledger.bye(0, said)
+    ledger.rank_exited(0, said)
     (exit,) = ledger.ranks_ended()
     assert (exit.code, exit.signal) == (code, signal)
     assert not exit.good

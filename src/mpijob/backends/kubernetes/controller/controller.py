@@ -269,7 +269,7 @@ class Controller:
     def _ended_by_limit(self, snapshot: JobSnapshot, limits: NamespaceLimits) -> bool:
         """End a job that ran too long, delete one whose retention is over; return whether it was deleted."""
         state, now = snapshot.state, self._api.now()
-        if (why := limits_policy.overrun(state, limits, now)) and state.reason not in _ENDING:
+        if (why := limits_policy.overrun_message(state, limits, now)) and state.reason not in _ENDING:
             grace = self._reader.spec(snapshot.found, snapshot.seen.runtime).grace_seconds
             patches.end_early(
                 self._api, snapshot.found, snapshot.seen, Reason.DEADLINE_EXCEEDED.value, why, grace
@@ -277,7 +277,7 @@ class Controller:
         elif not state.phase.final and (since := _ending_since(snapshot)) and now - since > _ENDING_SECONDS:
             # The process that wrote the note was killed before it deleted the pods.
             patches.finish(self._api, snapshot.found, snapshot.seen)
-        if not limits_policy.expired(state, self._ttl_seconds(snapshot), limits, now):
+        if not limits_policy.is_expired(state, self._ttl_seconds(snapshot), limits, now):
             return False
         _publish(self._api, snapshot, ())
         patches.delete(self._api, snapshot.found, (*snapshot.found.earlier, snapshot.found.job))

@@ -29,13 +29,13 @@ _WARNINGS = (Phase.FAILED,)
 def publish(api: Api, snapshot: JobSnapshot, alarms: Sequence[Finding] = ()) -> bool:
     """Publish what is new about a job; return whether anything was."""
     before, notes = progress(snapshot.found.job), dict[str, str | None]()
-    after = limits_policy.moved(before, snapshot.state, api.now())
+    after = limits_policy.next_transition(before, snapshot.state, api.now())
     found = (*snapshot.state.findings, *alarms)
     new = controller_notes.told_codes(snapshot.found.job) != [finding.code for finding in found][:MOST]
     if (after is not None or new) and not _is_unchanged(api, snapshot.found):
         return False
     if after is not None:
-        message = limits_policy.told(before, after, snapshot.state)
+        message = limits_policy.transition_message(before, after, snapshot.state)
         key = f"{after.number} {after.phase}"
         warning = snapshot.state.phase in _WARNINGS
         write_event(api, snapshot.found.job, after.phase, message, key, warning=warning, when=after.since)

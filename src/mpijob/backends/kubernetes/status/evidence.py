@@ -61,7 +61,7 @@ def _before_deadline(sight: ClusterObservation, standing: PhaseResult, seen: Evi
     # A job that did not start before its deadline failed for the reason that kept it from starting.
     if standing.reason is not Reason.DEADLINE_EXCEEDED:
         return ()
-    obstacle = waiting_reason.unmet(sight)
+    obstacle = waiting_reason.last_obstacle(sight)
     if obstacle is None:
         return ()
     reason = waiting_reason.REASONS[obstacle.hurdle].value

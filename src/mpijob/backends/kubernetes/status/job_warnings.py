@@ -69,10 +69,10 @@ def check(
         state=state,
         quiet_seconds=quiet_seconds,
         samples=tuple(known),
-        talks=health_sample.talks_of(current),
+        outputs=health_sample.outputs_of(current),
         steps=health_sample.steps_of(current),
         loads=health_sample.loads_of(known, state, now - quiet_seconds) if long_enough else (),
         was_busy=any(sample.cpu_cores > health_sample.BUSY_CORES for sample in known),
         retries=max(0, state.attempt - 1) if state.attempts_allowed > 1 else 0,
     )
-    return warnings.judge(seen)
+    return warnings.find_warnings(seen)

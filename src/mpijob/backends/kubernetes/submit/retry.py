@@ -32,7 +32,7 @@ def may_follow(state: JobState, job: MPIJob) -> bool:
     """Return whether a further attempt may follow a failed one."""
     if state.phase is not Phase.FAILED or state.attempt > job.retry.limit or state.reason in _FINAL:
         return False
-    return retry_cause.wanted(state, job.retry)
+    return retry_cause.is_retryable(state, job.retry)
 
 
 def waiting(state: JobState, job: MPIJob, now: float) -> JobState:

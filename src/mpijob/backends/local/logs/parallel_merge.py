@@ -75,7 +75,7 @@ def _split(files: Sequence[tuple[str, Path]], parts: int) -> list[list[FileRange
     for source, path in files:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            ends = bulk_merge.places(partial(_read_at, file.fileno()), size, stamps)
+            ends = bulk_merge.split_offsets(partial(_read_at, file.fileno()), size, stamps)
         for part, begin, end in zip(ranges, [0, *ends], ends, strict=False):
             part.append(FileRange(source, str(path), begin, end))
     return ranges

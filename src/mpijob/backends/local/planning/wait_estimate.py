@@ -88,7 +88,7 @@ def _distant_positions(store: Store, uids: Collection[str]) -> dict[str, Forecas
             )  # fmt: skip
             for own_priority, seq in rows:
                 count = store.read(_COUNT_AHEAD, own_priority, own_priority, seq)[0][0]
-                found[uid] = queue_wait.far_back(count + 1)
+                found[uid] = queue_wait.forecast_far_back(count + 1)
     return found
 
 
@@ -97,7 +97,7 @@ def forecast_new(store: Store, settings: Settings, capacity: Amounts, now: float
     priority = new.job.priority_number
     last = store.read(_LAST_SIMULATED, queue_wait.MOST - 1)
     if last and last[0][0] >= priority:
-        return queue_wait.far_back(store.read(_COUNT_AHEAD, priority, priority, NEVER)[0][0] + 1)
+        return queue_wait.forecast_far_back(store.read(_COUNT_AHEAD, priority, priority, NEVER)[0][0] + 1)
     rows = store.read(_QUEUED, queue_wait.MOST)
     return queue_wait.last_forecast(_queue(store, settings, capacity, now, rows, new))
 

@@ -124,7 +124,7 @@ def is_retried(state: JobState, job: MPIJob) -> bool:
     planned = (
         bool(state.findings) and state.findings[0].code == "WRONG_WORLD" and state.attempts_allowed > allowed
     )
-    if not (lost or planned or retry_cause.wanted(state, job.retry)):
+    if not (lost or planned or retry_cause.is_retryable(state, job.retry)):
         return False
     return state.attempt < state.attempts_allowed + (MAX_REQUEUES if lost else 0)
 

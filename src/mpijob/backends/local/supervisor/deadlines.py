@@ -68,7 +68,7 @@ class Deadlines:
         for index in quiet:
             text = f"worker {index} has been silent for {now - self._last_alive[index]:.0f} s"
             self._attempt.stop(Reason.WORKER_LOST, text)
-            self._attempt.silent(index)
+            self._attempt.worker_stopped(index)
         return quiet
 
     def _is_silent(self, pid: int, index: int, now: float) -> bool:

@@ -96,19 +96,19 @@ class HealthMonitor:
             state=state,
             quiet_seconds=self._warn_after,
             samples=tuple(Sample(at, worker, 0.0, size, state.attempt) for at, worker, size in self._memory),
-            talks=tuple(health_sample.Traffic(rank, *output) for rank, output in self._output.items()),
+            outputs=tuple(health_sample.RankOutput(rank, *output) for rank, output in self._output.items()),
             steps=tuple(health_sample.Step(*step) for step in self._steps),
             loads=tuple(
                 health_sample.Load((rank,), self._attempt.ranks[rank].worker, cores)
                 for rank in self._cpu
                 if (cores := self._cores(rank, now - self._warn_after)) is not None
             ),
-            rooms=tuple(health_sample.FreeSpace(*point) for point in self._free_space),
+            disk_space=tuple(health_sample.FreeSpace(*point) for point in self._free_space),
             ended=frozenset(self._attempt.rank_exits),
             was_busy=any(self._was_busy(points) for points in self._cpu.values()),
             retries=self._retries,
         )
-        return warnings.judge(sample)
+        return warnings.find_warnings(sample)
 
     def _cores(self, rank: int, since: float) -> float | None:
         """Return how many cores a rank used since `since` on average; None if the samples do not tell."""

@@ -181,7 +181,7 @@ class Supervisor:
             if over_at is None:
                 over_at = self._watch_until()
             # Everything has ended by itself: there is nothing to wait for.
-            elif self._attempt.quiet():
+            elif self._attempt.all_ended():
                 return
 
     def _run_once(self, seconds: float) -> None:
@@ -217,12 +217,12 @@ class Supervisor:
         if self._status.failure():
             return time.monotonic() + (0 if attempt_state.stopped else SETTLE_SECONDS)
         if attempt_state.launcher is not None and not self._census_continues():
-            return time.monotonic() + (0 if attempt_state.quiet() else LINGER_SECONDS)
+            return time.monotonic() + (0 if attempt_state.all_ended() else LINGER_SECONDS)
         return None
 
     def _census_continues(self) -> bool:
         """Whether the launcher that ended only counted ranks, and the job's own command follows."""
-        return self._census_runs and (self._attempt.proved is not None or not self._attempt.quiet())
+        return self._census_runs and (self._attempt.proved is not None or not self._attempt.all_ended())
 
     def _read_reports(self) -> None:
         for verb, words in self._reports.read():
@@ -245,14 +245,14 @@ class Supervisor:
             self._spec.private.check(missing_ok=True)
 
     def _on_daemon(self, index: str, _pid: str) -> None:
-        if self._attempt.daemon_began(int(index)):
+        if self._attempt.daemon_started(int(index)):
             self._status.update()
 
     def _on_done(self, index: str, code: str) -> None:
-        self._attempt.daemon_done(int(index), int(code))
+        self._attempt.daemon_ended(int(index), int(code))
 
     def _on_hello(self, rank: str, size: str, index: str, slot: str, pid: str, gpus: str = "") -> None:
-        reached = self._attempt.hello(
+        reached = self._attempt.rank_started(
             int(rank), int(size or 0), int(index), int(slot), int(pid), gpus, self._node
         )
         # The wrapper reports its exit, unless it is killed: then the kernel's notice is all there is.
@@ -270,7 +270,7 @@ class Supervisor:
         if what == "begin":
             file = self._spec.steps / number / "command"
             with contextlib.suppress(OSError):
-                self._attempt.step_began(int(number), file.read_text(errors="replace").strip(), int(count))
+                self._attempt.step_started(int(number), file.read_text(errors="replace").strip(), int(count))
         elif what == "end":
             self._attempt.step_ended(int(number), int(count))
             if (proof := self._step_proofs.pop(int(number), None)) is not None:
@@ -282,13 +282,13 @@ class Supervisor:
     def _on_inside(
         self, step: str, rank: str, size: str, index: str, _slot: str, pid: str, _gpus: str = ""
     ) -> None:
-        if self._attempt.step_hello(int(step), int(rank), int(size or 0), int(index or 0), int(pid)):
+        if self._attempt.step_rank_started(int(step), int(rank), int(size or 0), int(index or 0), int(pid)):
             ranks = self._attempt.step_ranks[int(step)].values()
             proof = self._step_proofs[int(step)] = WorldProof(self._spec.plan, len(ranks))
             self._start_proof(proof, ranks)
 
     def _on_outside(self, step: str, rank: str, code: str) -> None:
-        self._attempt.step_bye(int(step), int(rank), int(code))
+        self._attempt.step_rank_exited(int(step), int(rank), int(code))
 
     def _on_guest(self, index: str, pid: str) -> None:
         # What an `mpijob exec` uses is not the job's. A rank could exempt itself by this line: hence the check.
@@ -297,10 +297,10 @@ class Supervisor:
             self._meter.exec_pids.add(process.pid)
 
     def _on_bye(self, rank: str, code: str) -> None:
-        self._attempt.bye(int(rank), int(code))
+        self._attempt.rank_exited(int(rank), int(code))
 
     def _on_left(self, rank: str, code: str) -> None:
-        self._attempt.left(int(rank), int(code))
+        self._attempt.rank_aborting(int(rank), int(code))
 
     def _on_unreached(self, worker: str, why: str) -> None:
         # When the world is proved, all agents have done their work: the line comes from elsewhere.
@@ -311,7 +311,7 @@ class Supervisor:
     def _rank_gone(self, rank: int) -> None:
         # Its report of the exit may be in the pipe already; it has the exit code, which the kernel's notice lacks.
         self._read_reports()
-        self._attempt.rank_vanished(rank)
+        self._attempt.rank_lost(rank)
 
     def _watch_programs(self) -> None:
         # The wrapper reports a program's end, but late on a busy machine: MPI's abort may then look like the cause.
@@ -319,7 +319,7 @@ class Supervisor:
             if rank not in self._watched_programs and rank not in self._attempt.rank_exits:
                 for pid in process_tree.children(state.pid):
                     self._watched_programs.add(rank)
-                    self._loop.watch_exit(pid, partial(self._attempt.program_gone, rank))
+                    self._loop.watch_exit(pid, partial(self._attempt.program_ended, rank))
 
     def _open_gate(self) -> None:
         if self._job.census:
@@ -369,7 +369,12 @@ class Supervisor:
             callback()
         if launcher is not None and launcher >= 0:
             self._attempt.launcher_ended(launcher)
-        if self._census_runs and self._attempt.quiet() and self._attempt.proved and not self._attempt.ending:
+        if (
+            self._census_runs
+            and self._attempt.all_ended()
+            and self._attempt.proved
+            and not self._attempt.ending
+        ):
             self._launch_after_census()
         if self._has_request:
             self._read_requests()
@@ -377,7 +382,7 @@ class Supervisor:
     def _launch_after_census(self) -> None:
         if self._status.failure() is None:
             self._census_runs = False
-            self._attempt.begin_after_census()
+            self._attempt.reset_after_census()
             with self._stop_on_refusal():
                 self._launch(self._spec.launch)
 
@@ -413,14 +418,14 @@ class Supervisor:
             self._status.set_warnings(
                 self._health_monitor.find_warnings(self._status.state, self._attempt.now)
             )
-        self._attempt.step_used(memory)
+        self._attempt.record_step_memory(memory)
         for index, used in memory.items():
             self._attempt.peak_bytes[index] = max(self._attempt.peak_bytes.get(index, 0), used)
             limit = self._job.part_of(index).job.resources
             if used > limit.memory_bytes:
                 text = f"worker {index} used {used >> 20} MiB, its limit is {limit.memory}"
                 self._attempt.stop(Reason.MEMORY_EXCEEDED, text)
-                self._attempt.silent(index)
+                self._attempt.worker_stopped(index)
 
     def _check_deadlines(self) -> None:
         self._deadlines.check()
@@ -457,7 +462,7 @@ class Supervisor:
         self._attempt.ending = True
         shutdown.signal_ranks(self._spec, self._workers, self._attempt, warned=self._deadlines.warned)
         grace = self._job.grace_seconds if self._grace is None else self._grace
-        self._wait_until(self._attempt.quiet, grace)
+        self._wait_until(self._attempt.all_ended, grace)
 
     def _keep_for_inspection(self) -> None:
         seconds = self._job.keep_on_failure_seconds
