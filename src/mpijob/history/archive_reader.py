@@ -332,7 +332,7 @@ def _required_literal(source: LogSource, query: LogQuery) -> bytes:
     """Return a literal that every matching line contains; b"" if context lines or parts of long lines count too."""
     single_lines = not (query.before or query.after or query.tidy or query.fold or query.level)
     if query.regex and single_lines and source.format is LogFormat.CRI:
-        return regex_literals.needed(query.regex)
+        return regex_literals.required_literal(query.regex)
     return b""
 
 

@@ -82,15 +82,15 @@ def test_ctrl_c_in_the_command_wait_says_it_too() -> None:
     ],
 )
 def test_what_a_job_does_not_have_is_named(query: LogQuery, sentence: str) -> None:
-    assert filters.absent(query, ranks=4, workers=2, attempts=1) == sentence
+    assert filters.missing_sources(query, ranks=4, workers=2, attempts=1) == sentence
 
 
 def test_a_single_rank_is_called_the_only_one_and_what_is_not_known_is_not_judged() -> None:
     assert (
-        filters.absent(LogQuery(ranks=(1,)), ranks=1, workers=1, attempts=1)
+        filters.missing_sources(LogQuery(ranks=(1,)), ranks=1, workers=1, attempts=1)
         == "has no rank 1: rank 0 is its only one"
     )
-    assert filters.absent(LogQuery(ranks=(7,), workers=(7,)), ranks=0, workers=0, attempts=0) == ""
+    assert filters.missing_sources(LogQuery(ranks=(7,), workers=(7,)), ranks=0, workers=0, attempts=0) == ""
 
 
 @pytest.mark.parametrize(

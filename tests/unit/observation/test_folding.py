@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpijob.model import Level, LogLine, LogQuery, Mark, Role
-from mpijob.observation.logs.folding import LONGEST_BYTES, Fold, last_state
+from mpijob.observation.logs.folding import LONGEST_BYTES, RepeatFolder, last_state
 from mpijob.observation.logs.pipeline import LogPipeline, select
 
 SECOND = 1_000_000_000
@@ -63,7 +63,7 @@ def test_folding_loses_nothing_and_keeps_the_order_of_each_rank(
     heard: list[tuple[int, str]], most: int
 ) -> None:
     lines = [said(rank, text, at) for at, (rank, text) in enumerate(heard)]
-    fold = Fold(most=most)
+    fold = RepeatFolder(most=most)
     folded = [out for line in lines for out in fold.feed(line)] + [*fold.rest(None)]
     for rank in range(4):
         assert unfolded(folded, rank) == [line.text for line in lines if line.rank == rank]

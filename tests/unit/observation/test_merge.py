@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpijob.model import LogLine, Role
-from mpijob.observation.logs.live_merge import LIVELY_NS, Merger, merged
+from mpijob.observation.logs.live_merge import ACTIVE_NS, Merger, merged
 
 times = st.lists(st.integers(min_value=0, max_value=1000), max_size=30)
 
@@ -101,6 +101,6 @@ def test_while_one_stream_speaks_alone_nothing_is_held_back() -> None:
     assert merger.ready(1011) == []  # the launcher has spoken lately: its line may be on the way
     merger.push(said(0, 1005), "launcher")
     assert moments(merger.ready(1111)) == [1005, 1010]
-    later = 1111 + LIVELY_NS
+    later = 1111 + ACTIVE_NS
     merger.push(said(0, later), "launcher")
     assert moments(merger.ready(later + 1)) == [later]  # the worker has been silent for long

@@ -12,7 +12,7 @@ from tests.unit.history_support import a_state, a_voice, line, texts
 from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.log_writer import Capture
-from mpijob.observation.logs.regex_literals import lines_with, needed
+from mpijob.observation.logs.regex_literals import lines_with, required_literal
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from mpijob.observation.logs.regex_literals import lines_with, needed
     ],
 )  # fmt: skip
 def test_the_letters_of_a_pattern(pattern: str, letters: bytes) -> None:
-    assert needed(pattern) == letters
+    assert required_literal(pattern) == letters
 
 
 @pytest.mark.thorough
@@ -38,7 +38,7 @@ def test_no_match_lacks_them(pattern: str, told: list[str]) -> None:
         compiled = re.compile(pattern.encode())
     except (re.error, OverflowError, RecursionError):
         return
-    letters = needed(pattern)
+    letters = required_literal(pattern)
     for text in (one.encode() for one in told):
         if compiled.search(text):
             assert letters in text

@@ -163,12 +163,12 @@ def test_a_job_that_tells_nothing_says_how_to_tell(capsys: pytest.CaptureFixture
 
 @pytest.mark.req("UC3-AF1")
 def test_how_far_a_training_came_is_told_by_its_last_lines() -> None:
-    assert training.reached(
+    assert training.progress_text(
         [b"2026-11-15T10:00:00Z [1,0]<stdout>:epoch 44/100", b"epoch 45/100 loss=0.2"]
     ) == ("epoch 45/100")
-    assert training.reached([b"step 900 of 1000, loss 0.1"]) == "step 900/1000"
-    assert training.reached([WORD.encode() + b' {"epoch": 3, "loss": 1}']) == ("epoch 3")
-    assert training.reached([b"nothing of the kind", b""]) == ""
+    assert training.progress_text([b"step 900 of 1000, loss 0.1"]) == "step 900/1000"
+    assert training.progress_text([WORD.encode() + b' {"epoch": 3, "loss": 1}']) == ("epoch 3")
+    assert training.progress_text([b"nothing of the kind", b""]) == ""
 
 
 @pytest.mark.req("PMV-014")
@@ -183,11 +183,11 @@ def test_what_trainer_knows_completes_what_lines_tell(place: str) -> None:
         job = {"metadata": {"annotations": {trainer_progress.ANNOTATION: json.dumps(status)}}}
     told_by_trainer = trainer_progress.read(job)
     assert told_by_trainer is not None
-    found = training.completed(training.Curves(), told_by_trainer)
+    found = training.complete(training.Curves(), told_by_trainer)
     assert (found.progress, found.eta, found.updated) == (0.45, 795.0, 1794700830.0)
     assert [(one.name, one.last) for one in found.series] == [("bad", None), ("loss", 0.25)]
     own = training.curves(training.points([a_line("step 3/4 loss=2", 5.0)], training.reader()))
-    both = training.completed(own, told_by_trainer)
+    both = training.complete(own, told_by_trainer)
     assert both.progress == 0.75
     assert [(one.name, one.last) for one in both.series] == [("loss", 2.0), ("bad", None)]
 

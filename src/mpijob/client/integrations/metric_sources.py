@@ -92,7 +92,7 @@ class OfRecord:
 
     def __init__(self, archive: Archive, past: ArchiveReader, patterns: tuple[str, ...] = ()) -> None:
         self._archive, self._past = archive, past
-        self._read, self._wanted = training.reader(patterns), "" if patterns else training.LOOKED_FOR
+        self._read, self._wanted = training.reader(patterns), "" if patterns else training.PREFILTER
 
     def going(self) -> Iterator[JobState]:
         return self._past.unfinished_jobs()

@@ -380,5 +380,5 @@ def _written(line: LogLine, seal: BundleRedactor) -> str:
     text = visible(line.text)
     if len(text) > _LONGEST_LINE:
         # Masked before it is cut: the beginning of a secret would not be recognized.
-        text = seal.ahead(text)[:_LONGEST_LINE]
+        text = seal.line_to_shorten(text)[:_LONGEST_LINE]
     return f"{when} {line.stream} {text}\n"

@@ -52,7 +52,7 @@ def refuse_absent(state: JobState, query: LogQuery) -> None:
     from mpijob.observation.logs import filters
 
     workers = max(state.workers_wanted, len(state.workers))
-    if missing := filters.absent(query, ranks=state.world, workers=workers, attempts=state.attempt):
+    if missing := filters.missing_sources(query, ranks=state.world, workers=workers, attempts=state.attempt):
         raise NotFound(
             f"job '{state.ref.name}' {missing}",
             hint=f"mpijob describe {state.ref.name} shows its workers and ranks",

@@ -50,7 +50,7 @@ def read(
         # Deleted meanwhile.
         with contextlib.suppress(NotFound):
             beyond = known.progress(state.ref)
-    return found if beyond is None else training.completed(found, beyond)
+    return found if beyond is None else training.complete(found, beyond)
 
 
 def points_of(
@@ -70,7 +70,7 @@ def points_of(
     find = training.reader(own)
     ranks = () if rank is None else (rank,)
     # A tail is read as a whole: a search would continue through the whole log.
-    search = "" if own or tail is not None else training.LOOKED_FOR
+    search = "" if own or tail is not None else training.PREFILTER
     query = LogQuery(regex=search, roles=PROGRAM, ranks=ranks, since=since, tail=tail)
     state = reads.get(ref)
     stream = reads.logs(state.ref, query)

@@ -52,7 +52,7 @@ def job_end_event(
         "owner": state.owner,
         "attempt": str(state.attempt),
         "workers": str(state.workers_wanted or ""),
-        **consumed(state, job, samples).told(),
+        **consumed(state, job, samples).as_notes(),
     }
     return AuditEvent(
         kind="Event",

@@ -1,10 +1,9 @@
-"""The log format of container runtimes, so that one parser serves local and cluster logs.
+"""Reads and writes the log format of container runtimes (CRI), which local logs use too.
 
-A line is `2016-10-06T00:17:09.669794202Z stdout F text`; `P` instead of `F` marks a piece of a line
-that was too long, to be continued by the next one. Further tags may follow a colon: we write `F:eof`
-when a stream ended without a newline, which other readers take for `F` and which lets `restore` give
-back every byte. Nothing in the text is decoded: NUL, CR and invalid UTF-8 pass through. Reading
-pipes and writing files is the engine's business; `live_merge` orders what is parsed here.
+A line is `2016-10-06T00:17:09.669794202Z stdout F text`; `P` instead of `F` marks a part of a long line that
+the next one continues. Further tags may follow a colon: `F:eof` marks a stream that ended without a newline.
+Other readers take it for `F`, and `restore` returns every byte. Text is not decoded: NUL, CR and invalid
+UTF-8 are kept. Engines read pipes and write files; `live_merge` orders parsed lines.
 """
 
 from __future__ import annotations
@@ -15,18 +14,20 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+# The kubelet's and containerd's size of a part.
 PIECE_BYTES = 16 * 1024
 LONGEST_LINE_BYTES = 256 * 1024
 SECOND_NS = 1_000_000_000
-BAR_NS = 5 * SECOND_NS
+PROGRESS_BAR_NS = 5 * SECOND_NS
 
 _STREAMS = {b"stdout": "stdout", b"stderr": "stderr"}
-_LAST_SECOND = 253402300799  # the end of the year 9999, after which the stamp would grow a digit
+# The end of the year 9999: later timestamps would be longer than 30 bytes.
+_LAST_SECOND = 253402300799
 _HEADER_BYTES = 64
 
 
 class Parsed(NamedTuple):
-    """One line as it was stored. `time_ns` is 0 when the line was too damaged to say."""
+    """One stored line. `time_ns` is 0 if the line is damaged."""
 
     time_ns: int
     stream: str
@@ -43,7 +44,7 @@ def format_line(time_ns: int, stream: str, text: bytes, partial: bool) -> bytes:
 
 
 def parse(raw: bytes) -> Parsed:
-    """Return one stored line, with or without its newline, as a value; a damaged one is all text, at time 0."""
+    """Return one stored line, with or without its newline. All of a damaged one is text, at time 0."""
     line = raw[:-1] if raw.endswith(b"\n") else raw
     header = line.split(b" ", 3)
     if len(header) < 3:
@@ -52,16 +53,16 @@ def parse(raw: bytes) -> Parsed:
     if time_ns is None or stream is None or tag[:1] not in (b"F", b"P"):
         return Parsed(0, "stdout", False, line)
     partial = tag[:1] == b"P"
-    return Parsed(time_ns, stream, partial, header[3] if len(header) > 3 else b"", _ends(tag, partial))
+    return Parsed(time_ns, stream, partial, header[3] if len(header) > 3 else b"", _has_newline(tag, partial))
 
 
 def nanoseconds(text: bytes) -> int:
-    """Return a time stamp in nanoseconds since the epoch, 0 when it is none."""
+    """Return a timestamp in nanoseconds since the epoch, 0 if it is none."""
     return _nanoseconds(text) or 0
 
 
 def stamped(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines that begin with a time stamp; a kubelet puts its own errors among them, without one."""
+    """Yield the lines that begin with a timestamp. The kubelet inserts its own errors without one."""
     return (line for line in lines if line[4:5] == b"-" and line[10:11] == b"T")
 
 
@@ -73,53 +74,57 @@ def restore(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class CriWriter:
-    """Turn the bytes of one pipe into stored lines, holding at most one piece of 16 KiB back."""
+    """Turns the bytes of one pipe into stored lines. It holds back at most one part of 16 KiB."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
         self._rest = bytearray()
-        self._bar_ns = 0  # when a line of it was last stored
+        # When a line of this stream was last stored.
+        self._stored_ns = 0
 
     def feed(self, data: bytes, now_ns: int) -> list[bytes]:
-        """Return the lines that these bytes complete, all stamped with one time."""
+        """Return the lines that these bytes complete, all with one timestamp."""
         if b"\n" not in data:
             self._rest += data
-            stored = self._pieces(now_ns) if len(self._rest) > PIECE_BYTES else []
-            return stored or self._moved_bar(now_ns)
+            stored = self._parts(now_ns) if len(self._rest) > PIECE_BYTES else []
+            return stored or self._progress_bar(now_ns)
         if self._rest:
             data = bytes(self._rest) + data
         *lines, rest = data.split(b"\n")
-        self._rest, self._bar_ns = bytearray(rest), now_ns
+        self._rest, self._stored_ns = bytearray(rest), now_ns
         full = _prefix(now_ns, self._stream, b"F")
+        # Checked for all lines at once: this runs for every byte of output, and long lines are rare.
         if len(data) > PIECE_BYTES and len(max(lines, key=len)) > PIECE_BYTES:
-            stored = [piece for line in lines for piece in self._cut(line, now_ns, full)]
+            stored = [piece for line in lines for piece in self._split(line, now_ns, full)]
         else:
             stored = [full + line + b"\n" for line in lines]
-        return stored + self._pieces(now_ns) if len(rest) > PIECE_BYTES else stored
+        return stored + self._parts(now_ns) if len(rest) > PIECE_BYTES else stored
 
     def flush(self, now_ns: int) -> list[bytes]:
-        """Return what is left when the pipe has ended without a newline."""
+        """Return the rest of a pipe that ended without a newline."""
         if not self._rest:
             return []
         stored = [_prefix(now_ns, self._stream, b"F:eof") + bytes(self._rest) + b"\n"]
         self._rest = bytearray()
         return stored
 
-    def _moved_bar(self, now_ns: int) -> list[bytes]:
-        """Store a bar that is redrawn behind carriage returns now and then: its line may take hours to end."""
+    def _progress_bar(self, now_ns: int) -> list[bytes]:
+        # A progress bar that is redrawn with carriage returns may end its line hours later, so it is stored
+        # now and then.
         end = self._rest.rfind(b"\r")
-        if end <= 0 or now_ns - self._bar_ns < BAR_NS:
+        if end <= 0 or now_ns - self._stored_ns < PROGRESS_BAR_NS:
             return []
-        piece, self._rest, self._bar_ns = bytes(self._rest[:end]), self._rest[end:], now_ns
+        piece, self._rest, self._stored_ns = bytes(self._rest[:end]), self._rest[end:], now_ns
         return [_prefix(now_ns, self._stream, b"P") + piece + b"\n"]
 
-    def _pieces(self, now_ns: int) -> list[bytes]:
-        whole = (len(self._rest) - 1) // PIECE_BYTES * PIECE_BYTES  # keep some: its newline may come yet
+    def _parts(self, now_ns: int) -> list[bytes]:
+        # One byte at least is kept: the line's newline may still arrive.
+        whole = (len(self._rest) - 1) // PIECE_BYTES * PIECE_BYTES
         cut, self._rest = bytes(self._rest[:whole]), self._rest[whole:]
         piece = _prefix(now_ns, self._stream, b"P")
         return [piece + cut[at : at + PIECE_BYTES] + b"\n" for at in range(0, whole, PIECE_BYTES)]
 
-    def _cut(self, line: bytes, now_ns: int, full: bytes) -> list[bytes]:
+    def _split(self, line: bytes, now_ns: int, full: bytes) -> list[bytes]:
         if len(line) <= PIECE_BYTES:
             return [full + line + b"\n"]
         piece = _prefix(now_ns, self._stream, b"P")
@@ -128,15 +133,15 @@ class CriWriter:
 
 
 class Parser:
-    """Parse a stored stream that arrives in chunks; memory stays bounded whatever the file holds."""
+    """Parses a stored stream that arrives in chunks; its memory is bounded whatever the file contains."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
         self._last_ns = 0
-        self._open: Parsed | None = None  # the header of a line so long that it is given in pieces
+        # The header of a line that is too long to be held and is returned in parts.
+        self._open: Parsed | None = None
 
     def feed(self, chunk: bytes) -> list[Parsed]:
-        """Return the lines that this chunk completes."""
         if b"\n" not in chunk:
             self._rest += chunk
             return self._overlong() if len(self._rest) > LONGEST_LINE_BYTES else []
@@ -148,7 +153,7 @@ class Parser:
         return parsed + self._overlong() if len(rest) > LONGEST_LINE_BYTES else parsed
 
     def flush(self) -> list[Parsed]:
-        """Return the last line if its newline never came, as after a crash of the writer."""
+        """Return the last line if its newline never arrived, as after a crash of the writer."""
         rest, self._rest = bytes(self._rest), bytearray()
         return [self._line(rest)] if rest or self._open else []
 
@@ -160,7 +165,8 @@ class Parser:
         if line.time_ns:
             self._last_ns = line.time_ns
             return line
-        return line._replace(time_ns=self._last_ns)  # damaged: it keeps its place in the stream
+        # A damaged line keeps its place in the stream.
+        return line._replace(time_ns=self._last_ns)
 
     def _overlong(self) -> list[Parsed]:
         cut, self._rest = bytes(self._rest), bytearray()
@@ -170,7 +176,7 @@ class Parser:
 
 
 def stamp(time_ns: int) -> bytes:
-    """Return a time as it stands before a stored line, in 30 bytes."""
+    """Return the timestamp of a stored line, which has 30 bytes."""
     seconds, nanoseconds = divmod(max(0, time_ns), SECOND_NS)
     return b"%s.%09dZ" % (_date(min(seconds, _LAST_SECOND)), nanoseconds)
 
@@ -185,15 +191,15 @@ def _date(seconds: int) -> bytes:
 
 
 def _nanoseconds(stamp: bytes) -> int | None:
-    """Return a time stamp in nanoseconds; runtimes also trim zeros and write offsets."""
+    # The common form has 30 bytes; other runtimes trim zeros and write offsets.
     if len(stamp) == 30 and stamp[29:] == b"Z" and stamp[20:29].isdigit():
         seconds, fraction = _seconds(stamp[:19]), stamp[20:29]
     else:
-        seconds, fraction = _uncommon(stamp)
+        seconds, fraction = _other_form(stamp)
     return None if seconds is None else seconds * SECOND_NS + int(fraction)
 
 
-def _uncommon(stamp: bytes) -> tuple[int | None, bytes]:
+def _other_form(stamp: bytes) -> tuple[int | None, bytes]:
     if not 20 <= len(stamp) <= _HEADER_BYTES:
         return None, b"0"
     clock, zone = stamp[19:], b"Z"
@@ -229,9 +235,10 @@ def _seconds(date: bytes) -> int | None:
         return None
     try:
         return timegm((year, month, day, hour, minute, second))
-    except ValueError:  # 30 February
+    # A date such as 30 February.
+    except ValueError:
         return None
 
 
-def _ends(tag: bytes, partial: bool) -> bool:
+def _has_newline(tag: bytes, partial: bool) -> bool:
     return not partial and tag != b"F:eof"

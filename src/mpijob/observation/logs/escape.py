@@ -1,8 +1,8 @@
-"""Make the text of a log line safe and honest to show on a terminal or a page.
+"""Makes the text of a log line safe to show on a terminal or a page.
 
-Programs print what they like, and some print what a terminal would obey: colours, window titles,
-cursor jumps, text that runs backwards. Here every such byte becomes visible (`\\x1b[31m`), so that what
-is seen is what was said. Secrets are the business of `masking`, and of `stream` before lines are stored.
+Programs may print what a terminal obeys: colours, window titles, cursor movements, text in reverse direction.
+Each such byte becomes visible (`\\x1b[31m`), so that a line cannot look like another one. `masking` and
+`stream` hide secrets.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ _INVISIBLE = (0x200B, 0x2028, 0x2029, 0x2060, 0xFEFF, *range(0xFFF9, 0xFFFC), *r
 
 
 def visible(text: bytes) -> str:
-    """Return the text with control bytes, escapes, bidi controls and invalid UTF-8 written out.
+    """Return the text with control bytes, escapes, bidi controls and invalid UTF-8 escaped.
 
-    Tabs are kept; the CR of a CRLF line end is dropped, any other shows as `\\r`.
+    Tabs are kept; the CR of a CRLF line end is removed, any other becomes `\\r`.
     """
     line = text[:-1] if text.endswith(b"\r") else text
+    # Nearly every line is plain.
     if line.isascii() and (shown := line.decode("ascii")).isprintable():
         return shown
-    return line.decode("utf-8", "backslashreplace").translate(_shown())
+    return line.decode("utf-8", "backslashreplace").translate(_escapes())
 
 
 def _escape(code: int) -> str:
@@ -37,6 +38,6 @@ _CONTROLS = (*range(0x00, 0x09), *range(0x0A, 0x20), *range(0x7F, 0xA0))
 
 
 @functools.cache
-def _shown() -> dict[int, str]:
-    """Return what is written for each; made when first needed, because most text is plain."""
+def _escapes() -> dict[int, str]:
+    # Built on first use, because most text is plain.
     return {code: _escape(code) for code in (*_CONTROLS, *_BIDI, *_INVISIBLE)}

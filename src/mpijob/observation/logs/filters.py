@@ -1,8 +1,8 @@
-"""What a single line must be like to be wanted: from whom, when, and a user's pattern (`pipeline` has it at work).
+"""Filters single lines by source, time and a user's pattern; `pipeline` applies them.
 
-Regular expressions come from users, so they run in re2, whose time is linear in the text, when it is
-installed (`mpijob[regex]`). Without it Python's own engine is used with a guard: patterns that can
-take exponential time are refused and only the first KiB of a line is searched.
+Regular expressions come from users, so they run in re2, whose time is linear in the text, if it is installed
+(`mpijob[regex]`). Otherwise Python's engine is used with limits: patterns that may take exponential time are
+refused, and only the first KiB of a line is searched.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ MOST_REPEATS = 4
 
 
 def sources(query: LogQuery) -> Predicate:
-    """Return a function that says whether a line comes from whom and when the query asks for."""
+    """Return a function that returns whether a line has the source and time that a query asks for."""
     tests = [*_sources(query), *_times(query)]
     if not tests:
         return lambda line: True
     return tests[0] if len(tests) == 1 else lambda line: all(test(line) for test in tests)
 
 
-def absent(query: LogQuery, *, ranks: int, workers: int, attempts: int) -> str:
-    """Return what a query asks for that the job does not have, as a sentence's end; "" when it has it all.
+def missing_sources(query: LogQuery, *, ranks: int, workers: int, attempts: int) -> str:
+    """Return which sources of a query the job does not have, as the end of a sentence; "" if it has all.
 
-    A number of 0 is not known, so nothing is said about it.
+    A count of 0 is unknown, so it is not compared.
     """
-    for noun, wanted, count in (("rank", query.ranks, ranks), ("worker", query.workers, workers)):
-        if missing := [number for number in wanted if count and not 0 <= number < count]:
-            some = f"{noun}{'s' if len(missing) > 1 else ''} {spans(missing)}"
-            there = f"{noun} 0 is its only one" if count == 1 else f"its {noun}s are 0-{count - 1}"
-            return f"has no {some}: {there}"
+    for noun, numbers, count in (("rank", query.ranks, ranks), ("worker", query.workers, workers)):
+        if missing := [number for number in numbers if count and not 0 <= number < count]:
+            names = f"{noun}{'s' if len(missing) > 1 else ''} {spans(missing)}"
+            existing = f"{noun} 0 is its only one" if count == 1 else f"its {noun}s are 0-{count - 1}"
+            return f"has no {names}: {existing}"
     if query.attempt is not None and attempts and not 1 <= query.attempt <= attempts:
         return f"has no attempt {query.attempt}: there {'was 1' if attempts == 1 else f'were {attempts}'}"
     return ""
@@ -77,17 +77,17 @@ def _times(query: LogQuery) -> Iterator[Predicate]:
 
 
 def compile_search(pattern: str) -> Search:
-    """Return a search over bytes for a user's pattern; raise InvalidJob with the reason if it is none."""
+    """Return a search in bytes for a user's pattern; raise InvalidJob if it is not allowed."""
     if len(pattern) > LONGEST_PATTERN:
         raise InvalidJob(f"the pattern has {len(pattern)} characters; {LONGEST_PATTERN} are allowed")
-    compiled = _linear(pattern)
+    compiled = _compile_re2(pattern)
     return guarded_search(pattern) if compiled is None else lambda text: compiled.search(text) is not None
 
 
 def compile_marking(pattern: str, before: bytes, after: bytes) -> Callable[[bytes], bytes]:
-    """Return a function that puts bytes around everything that matches, with the same care as a search."""
+    """Return a function that encloses everything that matches; limits as for `compile_search`."""
     compile_search(pattern)
-    compiled, most = _linear(pattern), None
+    compiled, most = _compile_re2(pattern), None
     if compiled is None:
         compiled, most = re.compile(pattern.encode()), GUARDED_BYTES
 
@@ -103,9 +103,9 @@ def compile_marking(pattern: str, before: bytes, after: bytes) -> Callable[[byte
 
 
 def compile_groups(pattern: str) -> Callable[[bytes], dict[str, bytes] | None]:
-    """Return a function that finds a pattern's named groups in a text, with the same care as a search."""
+    """Return a function that finds a pattern's named groups in a text; limits as for `compile_search`."""
     compile_search(pattern)
-    compiled, most = _linear(pattern), None
+    compiled, most = _compile_re2(pattern), None
     if compiled is None:
         compiled, most = re.compile(pattern.encode()), GUARDED_BYTES
 
@@ -113,36 +113,38 @@ def compile_groups(pattern: str) -> Callable[[bytes], dict[str, bytes] | None]:
         found = compiled.search(text[:most])
         if found is None:
             return None
-        return {_word(name): value for name, value in found.groupdict().items()}  # re2 names groups in bytes
+        # re2 returns the names of groups as bytes.
+        return {_as_str(name): value for name, value in found.groupdict().items()}
 
     return groups
 
 
-def _word(name: str | bytes) -> str:
+def _as_str(name: str | bytes) -> str:
     return name.decode() if isinstance(name, bytes) else name
 
 
-def _linear(pattern: str) -> Any:
-    """Return the pattern compiled by re2, None where that is not installed."""
+def _compile_re2(pattern: str) -> Any:
+    """Return the pattern compiled by re2; None if re2 is not installed."""
     try:
         import re2
     except ImportError:
         return None
     options = re2.Options()
     options.log_errors = False
-    options.encoding = re2.Options.Encoding.LATIN1  # bytes as they are: logs need not be valid UTF-8
+    # Bytes as they are: logs need not be valid UTF-8.
+    options.encoding = re2.Options.Encoding.LATIN1
     try:
         return re2.compile(pattern.encode(), options)
     except re2.error as error:
-        raise _not_a_pattern(pattern, _reason(error)) from error
+        raise _invalid_pattern(pattern, _reason(error)) from error
 
 
 def guarded_search(pattern: str) -> Search:
-    """Return the search that is used where re2 is not installed."""
+    """Return the search that is used without re2."""
     try:
         compiled = re.compile(pattern.encode())
     except re.error as error:
-        raise _not_a_pattern(pattern, str(error)) from error
+        raise _invalid_pattern(pattern, str(error)) from error
     if reason := _risk(pattern):
         raise InvalidJob(
             f"the pattern {pattern!r} could take very long: {reason}",
@@ -151,7 +153,7 @@ def guarded_search(pattern: str) -> Search:
     return lambda text: compiled.search(text[:GUARDED_BYTES]) is not None
 
 
-def _not_a_pattern(pattern: str, reason: str) -> InvalidJob:
+def _invalid_pattern(pattern: str, reason: str) -> InvalidJob:
     return InvalidJob(
         f"{pattern!r} is not a regular expression: {reason}",
         hint="put a backslash before ( ) [ ] { } * + ? . to search for the character itself",
@@ -164,7 +166,7 @@ def _reason(error: Exception) -> str:
 
 
 def _risk(pattern: str) -> str:
-    """Return why a pattern may backtrack without end: a repeated group that holds a choice or repeat."""
+    # Why a pattern may backtrack exponentially: a repeated group that contains a choice or a repeat.
     plain = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", _keep_references, pattern)
     if "#" in plain:
         return "it refers back to a group"
@@ -182,5 +184,5 @@ def _risk(pattern: str) -> str:
 
 
 def _keep_references(match: re.Match[str]) -> str:
-    """Replace escapes and character sets by a letter, references to groups by a mark."""
+    """Replace escapes and character sets by a letter, and references to groups by `#`."""
     return "#" if re.fullmatch(r"\\[1-9]", match[0]) else "x"

@@ -1,7 +1,8 @@
-"""Several lines that people read as one: pieces of a long line, states of a progress bar, sixteen ranks in chorus.
+"""Combines lines that are read as one: parts of a long line, states of a progress bar, equal lines of several
+ranks.
 
-Nothing is lost that a person would miss: the order of each rank's lines stays, a long line says how much of it
-is left out, and whoever wants every byte downloads the log. Which lines come here is the business of `pipeline`.
+The order of each rank's lines is kept, and a shortened line states how much is missing; a download has every
+byte. `pipeline` decides which lines arrive here.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from msgspec.structs import replace
 from mpijob.model import LogLine, Mark, Role
 
 LONGEST_BYTES = 64 * 1024
-CHORUS_NS = 250_000_000  # ranks that say the same within this time say it together
+# Equal lines of several ranks within this time become one.
+REPEAT_NS = 250_000_000
 MOST_HELD = 10_000
-BAR_NS = 5_000_000_000  # while a bar moves, it is shown this often
+# A progress bar that moves is shown this often.
+PROGRESS_BAR_NS = 5_000_000_000
 
 _Source = tuple[object, ...]
 
@@ -26,49 +29,51 @@ def _source(line: LogLine) -> _Source:
 
 
 class LineFolder:
-    """Puts the pieces of a long line together, up to 64 KiB, and shows a progress bar as its last state.
+    """Joins the parts of a long line, up to 64 KiB, and shows a progress bar as its last state.
 
-    A bar that still moves is shown now and then, and only live.
+    With `live`, a bar that still moves is shown every few seconds.
     """
 
     def __init__(self, *, live: bool = False) -> None:
         self._live = live
-        self._begun: dict[_Source, LogLine] = {}
+        self._unfinished: dict[_Source, LogLine] = {}
         self._left_out: dict[_Source, int] = {}
         self._shown: dict[_Source, int] = {}
 
     def feed(self, line: LogLine) -> Iterable[LogLine]:
-        """Return the line once its last piece is there."""
-        if not line.partial and not self._begun and len(line.text) <= LONGEST_BYTES:
+        """Return the line once its last part has arrived."""
+        if not line.partial and not self._unfinished and len(line.text) <= LONGEST_BYTES:
             return (line if b"\r" not in line.text else replace(line, text=last_state(line.text)),)
         source = _source(line)
-        whole = self._with(source, line)
+        whole = self._joined_line(source, line)
         if not line.partial:
-            self._begun.pop(source, None)
+            self._unfinished.pop(source, None)
             self._shown.pop(source, None)
             return (self._cut(source, whole),)
-        self._begun[source] = whole
-        return self._moving(source, whole, line.time) if self._live and b"\r" in line.text else ()
+        self._unfinished[source] = whole
+        return self._progress_bar(source, whole, line.time) if self._live and b"\r" in line.text else ()
 
     def rest(self, now_ns: int | None) -> Iterable[LogLine]:
-        """Return the lines that were begun and never ended, when all is said."""
+        """Return the unfinished lines at the end of the stream (`now_ns` is None)."""
         if now_ns is not None:
             return ()
-        begun, self._begun = self._begun, {}
-        return [self._cut(source, line) for source, line in begun.items()]
+        unfinished, self._unfinished = self._unfinished, {}
+        return [self._cut(source, line) for source, line in unfinished.items()]
 
-    def _with(self, source: _Source, line: LogLine) -> LogLine:
-        begun = self._begun.get(source)
-        text = line.text if begun is None else begun.text + line.text
+    def _joined_line(self, source: _Source, line: LogLine) -> LogLine:
+        unfinished = self._unfinished.get(source)
+        text = line.text if unfinished is None else unfinished.text + line.text
         if b"\r" in text:
             text = last_state(text) + (b"\r" if text.endswith(b"\r") else b"")
         if len(text) > LONGEST_BYTES:
             self._left_out[source] = self._left_out.get(source, 0) + len(text) - LONGEST_BYTES
             text = text[:LONGEST_BYTES]
-        return replace(line if begun is None else begun, text=text, partial=line.partial, marks=line.marks)
+        return replace(
+            line if unfinished is None else unfinished, text=text, partial=line.partial, marks=line.marks
+        )
 
-    def _moving(self, source: _Source, bar: LogLine, time: int) -> Iterable[LogLine]:
-        if time - self._shown.get(source, 0) < BAR_NS:
+    def _progress_bar(self, source: _Source, bar: LogLine, time: int) -> Iterable[LogLine]:
+        if time - self._shown.get(source, 0) < PROGRESS_BAR_NS:
             return ()
         self._shown[source] = time
         return (replace(bar, time=time, text=last_state(bar.text), partial=False),)
@@ -83,7 +88,7 @@ class LineFolder:
 
 
 def last_state(text: bytes) -> bytes:
-    """Return what a terminal would show last of a line with carriage returns; those at its end say nothing."""
+    """Return what a terminal would show last of a line with carriage returns; trailing ones are ignored."""
     if b"\r" not in text:
         return text
     for state in reversed(text.split(b"\r")):
@@ -101,60 +106,65 @@ class _RepeatedLines:
         self.ranks = [line.rank]
         self.held_ns: int | None = None
 
-    def sung(self) -> LogLine:
+    def folded(self) -> LogLine:
         ranks = tuple(sorted(rank for rank in self.ranks if rank is not None))
         return self.line if len(ranks) < 2 else replace(self.line, ranks=ranks)
 
 
-class Fold:
-    """Makes one line of what several ranks said alike at about the same time; each rank's order stays."""
+class RepeatFolder:
+    """Combines equal lines that several ranks wrote at about the same time; the order of each rank's lines is
+    kept.
+    """
 
-    def __init__(self, chorus_ns: int = CHORUS_NS, most: int = MOST_HELD) -> None:
-        self._chorus_ns = chorus_ns
+    def __init__(self, repeat_ns: int = REPEAT_NS, most: int = MOST_HELD) -> None:
+        self._repeat_ns = repeat_ns
         self._most = most
         self._held: deque[_RepeatedLines] = deque()
         self._by_text: dict[tuple[object, ...], deque[_RepeatedLines]] = {}
-        self._last: dict[tuple[int | None, int], int] = {}  # by rank and attempt: the number of its last line
+        # By rank and attempt: the number of its last line.
+        self._last: dict[tuple[int | None, int], int] = {}
         self._count = 0
 
     def feed(self, line: LogLine) -> Iterable[LogLine]:
-        """Return the lines that can wait no longer now that this one was said."""
+        """Return the lines that are complete now that this one has arrived."""
         released = [*self._released(line.time)]
         if not self._joined(line):
-            self._begin(line)
+            self._hold(line)
         return released
 
     def rest(self, now_ns: int | None) -> Iterable[LogLine]:
-        """Return what has been held long enough by the caller's clock."""
+        """Return the lines that were held long enough by the caller's clock."""
         if now_ns is None:
             return [*self._all()]
-        for one in self._held:
-            if one.held_ns is None:
-                one.held_ns = now_ns
-        return [*self._held_since(now_ns - self._chorus_ns)]
+        # By the caller's clock, because the lines' times are those of other machines.
+        for repeated in self._held:
+            if repeated.held_ns is None:
+                repeated.held_ns = now_ns
+        return [*self._held_since(now_ns - self._repeat_ns)]
 
     def _joined(self, line: LogLine) -> bool:
         if line.role is not Role.RANK or line.partial or line.marks:
             return False
         last = self._last.get((line.rank, line.attempt), -1)
-        for one in self._by_text.get(_words(line), ()):
-            if one.number > last:
-                one.ranks.append(line.rank)
-                self._last[line.rank, line.attempt] = one.number
+        # Only a line after the rank's last one: joining an earlier one would change the rank's order.
+        for repeated in self._by_text.get(_key(line), ()):
+            if repeated.number > last:
+                repeated.ranks.append(line.rank)
+                self._last[line.rank, line.attempt] = repeated.number
                 return True
         return False
 
-    def _begin(self, line: LogLine) -> None:
-        one = _RepeatedLines(line, self._count)
+    def _hold(self, line: LogLine) -> None:
+        repeated = _RepeatedLines(line, self._count)
         self._count += 1
-        self._held.append(one)
+        self._held.append(repeated)
         if line.role is Role.RANK:
-            self._last[line.rank, line.attempt] = one.number
+            self._last[line.rank, line.attempt] = repeated.number
         if line.role is Role.RANK and not line.partial and not line.marks:
-            self._by_text.setdefault(_words(line), deque()).append(one)
+            self._by_text.setdefault(_key(line), deque()).append(repeated)
 
     def _due(self, time: int) -> bool:
-        return len(self._held) >= self._most or self._held[0].line.time < time - self._chorus_ns
+        return len(self._held) >= self._most or self._held[0].line.time < time - self._repeat_ns
 
     def _released(self, time: int) -> Iterator[LogLine]:
         while self._held and self._due(time):
@@ -169,14 +179,14 @@ class Fold:
             yield self._next()
 
     def _next(self) -> LogLine:
-        one = self._held.popleft()
-        words = _words(one.line)
-        if (alike := self._by_text.get(words)) and alike[0] is one:
-            alike.popleft()
-            if not alike:
-                del self._by_text[words]
-        return one.sung()
+        repeated = self._held.popleft()
+        key = _key(repeated.line)
+        if (same_text := self._by_text.get(key)) and same_text[0] is repeated:
+            same_text.popleft()
+            if not same_text:
+                del self._by_text[key]
+        return repeated.folded()
 
 
-def _words(line: LogLine) -> tuple[object, ...]:
+def _key(line: LogLine) -> tuple[object, ...]:
     return line.text, line.stream, line.attempt

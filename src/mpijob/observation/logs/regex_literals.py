@@ -1,6 +1,7 @@
-"""What every text that a pattern matches must hold: found quickly in many lines at once, before one is looked at.
+"""Finds a literal that every match of a pattern contains, for a quick search in blocks of many lines.
 
-A gigabyte is searched for a few letters at the speed of memory; only lines that hold them are worth a pattern's look.
+A gigabyte is searched for a literal at the speed of memory; only lines that contain it are matched with the
+pattern.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from collections.abc import Iterator
 _LEAST = 3
 _REPEATS = "*?{"
 _SPECIAL = ".^$+[]"
-_ODD = ("(", "|", "[]", "[^]", "\\]")  # groups, choices, and sets whose end is hard to see
+# Groups, choices, and sets whose end is hard to find.
+_UNSUPPORTED = ("(", "|", "[]", "[^]", "\\]")
 
 
-def needed(pattern: str) -> bytes:
-    """Return the longest letters that every match of a pattern holds; b"" where that cannot be told simply.
+def required_literal(pattern: str) -> bytes:
+    """Return the longest literal that every match of a pattern contains; b"" if it is unknown.
 
-    >>> needed(r"batch 99700\\b"), needed("loss.*nan"), needed("a|b"), needed("(?i)loss")
-    (b'batch 99700', b'loss', b'', b'')
+    >>> [required_literal(pattern) for pattern in (r"batch 99700\\b", "loss.*nan", "a|b", "(?i)loss")]
+    [b'batch 99700', b'loss', b'', b'']
     """
-    if any(odd in pattern for odd in _ODD):
+    if any(part in pattern for part in _UNSUPPORTED):
         return b""
     runs, run, at = list[str](), "", 0
     while at < len(pattern):
@@ -28,14 +30,16 @@ def needed(pattern: str) -> bytes:
             size = _set_end(pattern, at) - at
         elif letter == "\\" and at + 1 < len(pattern):
             letter, size = pattern[at + 1], 2
-            plain = not letter.isalnum()  # \b, \d, \w … are no letters; \. is a dot
+            # \b, \d, \w … are no characters of the text; \. is a dot.
+            plain = not letter.isalnum()
         after = pattern[at + size : at + size + 1]
         if plain and letter not in "*?{}" and (not after or after not in _REPEATS):
             run += letter
         else:
             runs.append(run)
             run = ""
-        if letter == "{":  # how often: no letters of the text
+        # A repeat count is not text.
+        if letter == "{":
             size = max(1, pattern.find("}", at) - at + 1)
         at += size
     longest = max((*runs, run), key=len)
@@ -48,7 +52,7 @@ def _set_end(pattern: str, at: int) -> int:
 
 
 def lines_with(block: bytes, letters: bytes) -> Iterator[bytes]:
-    """Yield the lines of a block, each with its newline, that hold some letters."""
+    """Yield the lines of a block that contain a literal, each with its newline."""
     at = block.find(letters)
     while at >= 0:
         begin = block.rfind(b"\n", 0, at) + 1

@@ -1,4 +1,4 @@
-"""What a job has taken by its end: what it held for how long, and what was measured of its use. Pure."""
+"""What a job consumed by its end: allocated resources over time, and measured usage. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import msgspec
 
 from mpijob.model import JobState, MPIJob, Sample
 
-_LONGEST_STEP = 60.0  # nobody measured for longer than this: what was used then is not known
+# A longer time between two samples was not measured, so its usage is unknown.
+_LONGEST_STEP = 60.0
 
 
 class Consumption(msgspec.Struct, frozen=True, kw_only=True):
-    """What was held (launcher and workers, by the spec) and used (by samples; 0 where nobody measured)."""
+    """Allocated (launcher and workers, by the spec) and used (by samples; 0 if not measured) resources."""
 
     seconds: float = 0.0
     core_seconds: float = 0.0
@@ -21,8 +22,8 @@ class Consumption(msgspec.Struct, frozen=True, kw_only=True):
     used_core_seconds: float = 0.0
     peak_memory_bytes: int = 0
 
-    def told(self) -> dict[str, str]:
-        """Return it as notes: names with their units, numbers as texts, without what is nothing."""
+    def as_notes(self) -> dict[str, str]:
+        """Return it as notes: names with units, numbers as strings, without zeros."""
         notes = {
             "seconds": f"{self.seconds:.3f}",
             "core-hours": f"{self.core_seconds / 3600:.6f}",
@@ -35,9 +36,9 @@ class Consumption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def consumed(state: JobState, job: MPIJob | None, samples: Iterable[Sample] = ()) -> Consumption:
-    """Return what the last attempt of a job has taken."""
+    """Return what the last attempt of a job consumed."""
     seconds = 0.0 if state.finished is None else state.duration_seconds(state.finished) or 0.0
-    used, peak = _measured([one for one in samples if one.attempt == state.attempt])
+    used, peak = _measured([sample for sample in samples if sample.attempt == state.attempt])
     if job is None:
         return Consumption(seconds=seconds, used_core_seconds=used, peak_memory_bytes=peak)
     held = job.asked
@@ -52,13 +53,13 @@ def consumed(state: JobState, job: MPIJob | None, samples: Iterable[Sample] = ()
 
 
 def _measured(samples: list[Sample]) -> tuple[float, int]:
-    """Return the core seconds that were used, and the most memory that all workers had at one time."""
+    # The used core seconds, and the largest sum of memory over all workers at one time.
     last: dict[int, Sample] = {}
     used, peak = 0.0, 0
-    for sample in sorted(samples, key=lambda one: one.time):
+    for sample in sorted(samples, key=lambda sample: sample.time):
         before = last.get(sample.worker)
         if before is not None:
             used += before.cpu_cores * min(sample.time - before.time, _LONGEST_STEP)
         last[sample.worker] = sample
-        peak = max(peak, sum(one.memory_bytes for one in last.values()))
+        peak = max(peak, sum(sample.memory_bytes for sample in last.values()))
     return used, peak

@@ -19,9 +19,11 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 POINTS = 720
-MOST_SERIES = 200  # tags come from programs: there is a bound
+# Tags come from programs, so their number is limited.
+MOST_SERIES = 200
 LONGEST_TAG = 200
-_LARGEST_RECORD = 64 << 10  # a larger one holds images, graphs or text, and no scalar
+# A larger record contains images, graphs or text, and no scalar.
+_LARGEST_RECORD = 64 << 10
 _LENGTH = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
 _MASK_DELTA = 0xA282EAD8
@@ -62,7 +64,7 @@ class Budget(NamedTuple):
 
 
 class Curve:
-    """The values of one tag as they come: every one at first, then fewer, and always the last one."""
+    """The values of one tag: all at first, then every n-th, and always the last."""
 
     def __init__(self, points: int) -> None:
         self._most = max(2, points)
@@ -73,7 +75,7 @@ class Curve:
         self._least, self._largest = math.inf, -math.inf
 
     def add(self, point: tuple[float, int, float]) -> None:
-        """Add a value; a step that goes back replaces what was after it, as in TensorBoard."""
+        """Add a value; a step that goes back replaces the later ones, as in TensorBoard."""
         time, step, value = point
         if self._last is not None and step < self._last[1]:
             end = next((at for at in range(len(self._steps), 0, -1) if self._steps[at - 1] < step), 0)
@@ -96,12 +98,13 @@ class Curve:
             self._stride *= 2
 
     def points(self) -> list[tuple[float, int, float]]:
-        """Return the values that are kept, in order, the last one at the end."""
+        """Return the kept values in order, the last one at the end."""
         if self._last is None:
             return []
         kept = [*zip(self._times, self._steps, self._values, strict=True)]
         if (self.count - 1) % self._stride == 0:
-            kept.pop()  # it is the last one
+            # It is the last one, which is added below.
+            kept.pop()
         return [*kept[:: max(1, math.ceil(len(kept) / (self._most - 1)))], self._last]
 
     def series(self, run: str, tag: str) -> ScalarSeries:
@@ -126,45 +129,48 @@ def _finite(value: float) -> float | None:
 
 
 class EventFile:
-    """What one file told: its curves by tag, when the first and the last value came, and what was not read."""
+    """The contents of one file: its curves by tag, the times of the first and last value, and what was not read."""
 
     def __init__(self, budget: Budget) -> None:
         self.curves: dict[str, Curve] = {}
         self.notes: list[str] = []
         self.first, self.last = math.inf, -math.inf
         self._budget = budget
-        self._other: set[str] = set()  # tags that are no scalars
-        self._left_out = 0
+        # Tags that are not scalars.
+        self._other: set[str] = set()
+        self._skipped_values = 0
 
     def add(self, event: Event) -> None:
         """Add the scalars of an event."""
-        for one in event.values:
-            if one.plugin not in ("", "scalars") and len(self._other) < MOST_SERIES:
-                self._other.add(one.tag)  # TensorFlow names the plugin with the first value only
-            if one.value is None or one.plugin not in ("", "scalars") or one.tag in self._other:
+        for value in event.values:
+            # TensorFlow names the plugin with the first value of a tag only.
+            if value.plugin not in ("", "scalars") and len(self._other) < MOST_SERIES:
+                self._other.add(value.tag)
+            if value.value is None or value.plugin not in ("", "scalars") or value.tag in self._other:
                 continue
-            curve = self.curves.get(one.tag)
+            curve = self.curves.get(value.tag)
             if curve is None:
                 if len(self.curves) >= self._budget.series:
-                    self._left_out += 1
+                    self._skipped_values += 1
                     continue
-                curve = self.curves[one.tag] = Curve(self._budget.points)
-            curve.add((event.time, event.step, one.value))
+                curve = self.curves[value.tag] = Curve(self._budget.points)
+            curve.add((event.time, event.step, value.value))
             self.first, self.last = min(self.first, event.time), max(self.last, event.time)
 
     def end(self, broken: int) -> None:
-        """Name what was left out."""
+        """Add notes about damaged records and tags that were left out."""
         if broken:
             self.notes.append(f"{broken} damaged {'record was' if broken == 1 else 'records were'} skipped")
-        if self._left_out:
+        if self._skipped_values:
             self.notes.append(f"only the first {self._budget.series} tags are shown")
 
 
 def read(file: IO[bytes], size: int, budget: Budget | None = None) -> EventFile:
-    """Return the scalars of a file of so many bytes; a last record that is not whole yet is left for later."""
+    """Return the scalars of a file of `size` bytes. An incomplete last record is still being written."""
     found, broken, at = EventFile(budget := budget or Budget()), 0, 0
     share = max(1, math.ceil(size / max(1, budget.bytes)))
-    chosen = random.Random(0)  # noqa: S311 - no secret; every n-th record may always be of the same tag
+    # At random: every n-th record may always be of the same tag.
+    chosen = random.Random(0)  # noqa: S311 - not for secrets
     if share > 1:
         found.notes.append(f"the file has {size >> 20} MiB; about one of {share} values is shown")
     lengths = _Lengths()
@@ -178,7 +184,8 @@ def read(file: IO[bytes], size: int, budget: Budget | None = None) -> EventFile:
             break
         begin, at = at + _LENGTH.size, at + _LENGTH.size + length + _CHECKSUM.size
         if at > size:
-            break  # still being written
+            # Still being written.
+            break
         if length > _LARGEST_RECORD or (share > 1 and chosen.random() * share >= 1):
             file.seek(at)
             continue
@@ -200,14 +207,14 @@ def read(file: IO[bytes], size: int, budget: Budget | None = None) -> EventFile:
 
 
 def merged(files: Sequence[tuple[str, str, EventFile]], budget: Budget | None = None) -> list[ScalarSeries]:
-    """Return the series of all files, each with its run and the name of its writer.
+    """Return the series of all files, given with the run and the name of the writer.
 
-    Files of one run that follow each other are one run that was restarted; those that were written at the same time,
-    as by several ranks, are runs of their own.
+    Files of one run that follow each other are a restarted run; those written at the same time, as by several
+    ranks, are separate runs.
     """
     budget = budget or Budget()
     runs: dict[str, list[tuple[str, EventFile]]] = {}
-    for run, writer, file in sorted(files, key=lambda one: (one[0], one[2].first, one[1])):
+    for run, writer, file in sorted(files, key=lambda entry: (entry[0], entry[2].first, entry[1])):
         if file.curves:
             runs.setdefault(run, []).append((writer, file))
     named: list[tuple[str, EventFile]] = []
@@ -250,7 +257,7 @@ def _continued(parts: Sequence[Curve], points: int) -> Curve:
 
 
 class _Lengths(dict[int, int]):
-    """The checksums of lengths: a file has few different ones."""
+    """Checksums of record lengths, cached: a file has few different lengths."""
 
     def __missing__(self, length: int) -> int:
         found = masked_checksum(length.to_bytes(8, "little"))
@@ -261,7 +268,7 @@ class _Lengths(dict[int, int]):
 
 # -- one event ----------------------------------------------------------------------------------------
 class Value(NamedTuple):
-    """One value of an event's summary; None where it is no scalar."""
+    """One value of an event's summary; None if it is not a scalar."""
 
     tag: str
     plugin: str
@@ -269,7 +276,7 @@ class Value(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A time, a step and what was told."""
+    """A time, a step and its values."""
 
     time: float
     step: int
@@ -277,7 +284,7 @@ class Event(NamedTuple):
 
 
 class _Malformed(ValueError):
-    """The bytes are no such message."""
+    """The bytes are not a valid message."""
 
 
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
@@ -286,7 +293,7 @@ _FLOAT = struct.Struct("<f")
 
 
 def event(data: bytes) -> Event:
-    """Return an event: time 1, step 2, summary 5."""
+    """Return an event. Its fields are: time 1, step 2, summary 5."""
     time, step, values = 0.0, 0, list[Value]()
     for number, kind, value in _fields(data):
         if number == 1 and kind == _EIGHT:
@@ -299,7 +306,7 @@ def event(data: bytes) -> Event:
 
 
 def _value(data: bytes) -> Value:
-    """Return a value of a summary: tag 1, simple_value 2, tensor 8, metadata 9."""
+    # Fields: tag 1, simple_value 2, tensor 8, metadata 9.
     tag, plugin, found = "", "", None
     for number, kind, value in _fields(data):
         if number == 1 and kind == _BYTES:
@@ -314,7 +321,7 @@ def _value(data: bytes) -> Value:
 
 
 def _plugin(data: bytes) -> str:
-    """Return the plugin that shows a value: plugin_data 1, in it plugin_name 1."""
+    # Fields: plugin_data 1, and in it plugin_name 1.
     for number, kind, value in _fields(data):
         if (number, kind) == (1, _BYTES):
             names = [name for number, kind, name in _fields(value) if (number, kind) == (1, _BYTES)]
@@ -322,13 +329,13 @@ def _plugin(data: bytes) -> str:
     return ""
 
 
-# the number of a tensor's type: how its content is packed, and which field holds it otherwise
+# By TensorFlow's number of the type: the format of packed content, and the field of unpacked values.
 _PACKED = {1: ("<f", 5), 2: ("<d", 6), 3: ("<i", 7), 9: ("<q", 10), 14: ("<H", 13), 19: ("<e", 13)}
 _BFLOAT16, _HALF = 14, 19
 
 
 def _tensor(data: bytes) -> float | None:
-    """Return the number in a tensor without dimensions, else None: type 1, shape 2, content 4, or a list of values."""
+    # Only a tensor without dimensions. Fields: type 1, shape 2, content 4, or a list of values.
     kind_of, content, lists, shape = 0, b"", dict[int, bytes | int](), b""
     for number, kind, value in _fields(data):
         if number == 1 and kind == _VARINT:
@@ -346,17 +353,17 @@ def _tensor(data: bytes) -> float | None:
         if len(content) != struct.calcsize(form):
             return None
         (number,) = struct.unpack(form, content)
-        return _widened(number) if kind_of == _BFLOAT16 else float(number)
-    return _listed(lists.get(place), form, kind_of)
+        return _from_bfloat16(number) if kind_of == _BFLOAT16 else float(number)
+    return _unpacked_value(lists.get(place), form, kind_of)
 
 
-def _listed(value: bytes | int | None, form: str, kind_of: int) -> float | None:
-    """Return the one value of a list, packed or not."""
+def _unpacked_value(value: bytes | int | None, form: str, kind_of: int) -> float | None:
     if value is None:
-        return 0.0  # zeros are left out of a message
+        # Protocol buffers omit zeros.
+        return 0.0
     if form in ("<f", "<d"):
-        right = isinstance(value, bytes) and len(value) == struct.calcsize(form)
-        return float(struct.unpack(form, value)[0]) if right and isinstance(value, bytes) else None
+        is_valid = isinstance(value, bytes) and len(value) == struct.calcsize(form)
+        return float(struct.unpack(form, value)[0]) if is_valid and isinstance(value, bytes) else None
     if isinstance(value, bytes):
         whole, end = _varint(value, 0)
         if end != len(value):
@@ -364,13 +371,13 @@ def _listed(value: bytes | int | None, form: str, kind_of: int) -> float | None:
     else:
         whole = value
     if kind_of == _BFLOAT16:
-        return _widened(whole & 0xFFFF)
+        return _from_bfloat16(whole & 0xFFFF)
     return float(
         struct.unpack("<e", struct.pack("<H", whole & 0xFFFF))[0] if kind_of == _HALF else _signed(whole)
     )
 
 
-def _widened(number: int) -> float:
+def _from_bfloat16(number: int) -> float:
     return float(_FLOAT.unpack(struct.pack("<I", number << 16))[0])
 
 
@@ -379,7 +386,7 @@ def _signed(value: int) -> int:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
-    """Yield the fields of a message: number, kind, and an int or bytes."""
+    """Yield the fields of a message: number, wire type, and an int or bytes."""
     at, end = 0, len(data)
     while at < end:
         key, at = _varint(data, at)
@@ -416,13 +423,13 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 # -- checksums ----------------------------------------------------------------------------------------
 def masked_checksum(data: bytes) -> int:
-    """Return the checksum of data as it is in the file, turned as TensorFlow does."""
+    """Return the checksum as stored in the file: rotated and offset, as TensorFlow does."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
 def crc32c(data: bytes) -> int:
-    """Return the Castagnoli checksum; zlib's is another one."""
+    """Return the Castagnoli checksum; zlib has only the other polynomial."""
     crc, table = 0xFFFFFFFF, _pairs()
     for (pair,) in _PAIR.iter_unpack(data[: len(data) & ~1]):
         crc = crc >> 16 ^ table[(crc ^ pair) & 0xFFFF]
@@ -436,7 +443,7 @@ _PAIR = struct.Struct("<H")
 
 @cache
 def _pairs() -> array[int]:
-    """Return what two bytes do to a checksum: twice as fast as one byte after the other."""
+    # A table for two bytes at once, which is twice as fast as one byte at a time.
     single = [_row(byte) for byte in range(256)]
     return array(
         "I", [(low := single[pair & 0xFF]) >> 8 ^ single[(pair >> 8 ^ low) & 0xFF] for pair in range(1 << 16)]

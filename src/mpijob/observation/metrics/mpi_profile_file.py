@@ -1,7 +1,7 @@
-"""Reads the file in which one rank's MPI calls are counted (`backends/profiler/mpi_profile.c` says its layout).
+"""Reads the file with one rank's counted MPI calls (`backends/profiler/mpi_profile.c` defines its layout).
 
-The rank writes into it while it is read, and a program could write anything: numbers are taken as they are, places in
-the file are checked.
+The rank writes to it while it is read, and a program could write anything to it: offsets are checked, numbers
+are not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ NAME = re.compile(
     r"(?:step-(?P<step>\d{1,6})-)?(?P<kind>rank|spawned)-(?P<number>\d{1,9})(?:\.(?P<again>\d{1,4}))?\.mpiprofile"
 )
 MAGIC, VERSION = b"MPIJOBMP", 1
-LARGEST = 64 << 20  # of a file: a world of half a million ranks
+# The size of a file for half a million ranks.
+LARGEST = 64 << 20
 _HEADER = struct.Struct("<8s2I2I4I7Q4iQ2QQ3Q128s")
 _FUNCTION = struct.Struct("<32s4Q")
 _GROUP = struct.Struct("<2Q4I")
@@ -28,7 +29,7 @@ _KINDS = tuple(CallKind)
 
 
 class BadProfile(ValueError):
-    """The bytes are not a profile."""
+    """The bytes are not a valid profile."""
 
 
 class _Header(NamedTuple):
@@ -63,7 +64,9 @@ class _Header(NamedTuple):
 
 
 def read(name: str, data: bytes, until: float) -> RankProfile:
-    """Return the profile in a file of that name, of a rank that was or is there until this time; raise BadProfile."""
+    """Return the profile in a file; the rank ran until `until` or still runs. Raise BadProfile if the file is
+    invalid.
+    """
     found = NAME.fullmatch(name)
     if found is None:
         raise BadProfile(f"{name} is not a profile name")
@@ -79,14 +82,16 @@ def read(name: str, data: bytes, until: float) -> RankProfile:
         again=int(found["again"] or 1),
         spawned=bool(header.spawned),
         started=header.started_ns / 1e9,
-        seconds=clock.looked_at,
+        seconds=clock.covered_seconds,
         mpi_seconds=sum(call.seconds for call in calls) - setup,
         setup_seconds=setup,
         calls=calls,
         peers=tuple(_peers(header, data, clock)),
-        calling=_calling(header, data),
-        calling_peer=header.current_peer if _calling(header, data) and known else None,
-        calling_seconds=clock.seconds(clock.now - header.current_since) if _calling(header, data) else 0.0,
+        calling=_current_function(header, data),
+        calling_peer=header.current_peer if _current_function(header, data) and known else None,
+        calling_seconds=clock.seconds(clock.now - header.current_since)
+        if _current_function(header, data)
+        else 0.0,
         latency_seconds=clock.seconds(header.small_ticks) / header.small_calls
         if header.small_calls
         else None,
@@ -108,13 +113,13 @@ def _header(data: bytes) -> _Header:
         raise BadProfile(f"version {header.version} is not supported, only {VERSION}")
     if header.rank >= max(1, header.world) or header.peers != header.world or header.rate == 0:
         raise BadProfile(f"rank {header.rank} of {header.world} ranks with {header.peers} peers")
-    if _places(header)[-1] > len(data):
+    if _offsets(header)[-1] > len(data):
         raise BadProfile("it is truncated")
     return header
 
 
-def _places(header: _Header) -> tuple[int, int, int, int, int]:
-    """Return where the functions, groups, peers and members begin, and where they end."""
+def _offsets(header: _Header) -> tuple[int, int, int, int, int]:
+    """Return the offsets of the functions, groups, peers and members, and their end."""
     functions = header.header_size
     groups = functions + header.functions * _FUNCTION.size
     peers = groups + header.groups * _GROUP.size
@@ -123,42 +128,41 @@ def _places(header: _Header) -> tuple[int, int, int, int, int]:
 
 
 class _Clock:
-    """The rank's ticks as seconds, and the time that its profile covers."""
+    """Converts the rank's clock ticks to seconds, and has the time that the profile covers."""
 
     def __init__(self, header: _Header, until: float) -> None:
         self._rate = header.rate
-        lived = max(0, int((until - header.started_ns / 1e9) * header.rate))
-        self.now = header.ended or max(header.last, header.started + lived)
+        elapsed = max(0, int((until - header.started_ns / 1e9) * header.rate))
+        self.now = header.ended or max(header.last, header.started + elapsed)
         pause = header.paused + (max(0, self.now - header.paused_since) if header.paused_since else 0)
-        self.looked_at = self.seconds(self.now - header.started - pause)
+        self.covered_seconds = self.seconds(self.now - header.started - pause)
 
     def seconds(self, ticks: int) -> float:
-        """Return so many ticks in seconds."""
         return max(0.0, ticks / self._rate)
 
 
 def _calls(header: _Header, data: bytes, clock: _Clock) -> Iterator[MpiCall]:
-    """Yield the functions that were called; the call that lasts counts as far as it has come."""
-    at = _places(header)[0]
+    # The current call counts up to now.
+    at = _offsets(header)[0]
     for number, row in enumerate(_FUNCTION.iter_unpack(data[at : at + header.functions * _FUNCTION.size])):
         name, kind, calls, ticks, size = row
-        lasts = number + 1 == header.current and not header.ended
-        if calls or lasts:
-            seconds = clock.seconds(ticks + (clock.now - header.current_since if lasts else 0))
-            yield MpiCall(_text(name), _KINDS[min(kind, len(_KINDS) - 1)], calls + lasts, seconds, size)
+        is_current = number + 1 == header.current and not header.ended
+        if calls or is_current:
+            seconds = clock.seconds(ticks + (clock.now - header.current_since if is_current else 0))
+            yield MpiCall(_text(name), _KINDS[min(kind, len(_KINDS) - 1)], calls + is_current, seconds, size)
 
 
-def _calling(header: _Header, data: bytes) -> str:
-    """Return the function that the rank is in, "" where it computes."""
+def _current_function(header: _Header, data: bytes) -> str:
+    """Return the function that the rank is in, "" if it is in none."""
     if not 0 < header.current <= header.functions or header.ended:
         return ""
-    row = _FUNCTION.unpack_from(data, _places(header)[0] + (header.current - 1) * _FUNCTION.size)
+    row = _FUNCTION.unpack_from(data, _offsets(header)[0] + (header.current - 1) * _FUNCTION.size)
     return _text(row[0])
 
 
 def _peers(header: _Header, data: bytes, clock: _Clock) -> Iterator[MpiPeer]:
-    """Yield the ranks with which there was an exchange; what went to a whole communicator is divided among them."""
-    at = _places(header)[2]
+    # Messages to a whole communicator are divided among its members.
+    at = _offsets(header)[2]
     shared = _shared(header, data)
     for rank, row in enumerate(_PEER.iter_unpack(data[at : at + header.peers * _PEER.size])):
         size, messages, of_all, calls, put, puts, got, gets, waited, bulk, ticks, best = row
@@ -171,8 +175,7 @@ def _peers(header: _Header, data: bytes, clock: _Clock) -> Iterator[MpiPeer]:
 
 
 def _shared(header: _Header, data: bytes) -> dict[int, tuple[int, int]]:
-    """Return what was sent to each member of communicators alike."""
-    _, begin, end, members, _ = _places(header)
+    _, begin, end, members, _ = _offsets(header)
     found: dict[int, tuple[int, int]] = {}
     for size, messages, count, first, is_world, _ in _GROUP.iter_unpack(data[begin:end]):
         if not messages or count > header.world:
@@ -195,5 +198,5 @@ def _text(field: bytes) -> str:
 
 
 def to_json(profile: RankProfile) -> bytes:
-    """Return a profile as JSON, for the record."""
+    """Return a profile as JSON, as it is stored."""
     return msgspec.json.encode(profile)

@@ -1,7 +1,7 @@
-"""The curves of a training: what its lines tell about loss, accuracy and steps, how far it is, when it will end.
+"""Reads the metrics of a training from its output: loss, accuracy and steps, progress, and remaining time.
 
-Lines of `mpijob.report` are exact. Others are searched for the words that trainings use (`loss=0.3`, `step 5/100`),
-or by patterns whose named groups are the metrics. Pure; reading the lines is the client's business.
+Lines of `mpijob.report` are exact. Other lines are searched for common words (`loss=0.3`, `step 5/100`), or
+with patterns whose named groups are the metrics. Pure; the client reads the lines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from mpijob.model.status.metric_line import WORD, Progress
 from mpijob.observation.logs import filters
 
 POINTS = 720
-MOST_SERIES = 100  # names come from programs: there is a bound
+# Names come from programs, so their number is limited.
+MOST_SERIES = 100
 _LONGEST_NAME = 80
 _WORDS = (
     "loss", "accuracy", "acc", "top1", "top5", "perplexity", "ppl", "error", "lr", "learning_rate", "grad_norm",
@@ -33,11 +34,12 @@ _PAIR = re.compile(
     + rb"))"
     rb"['\"]?\s{0,3}[=:]?\s{0,3}([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))(?![\w.])"
 )
-_FAR = re.compile(
+_PROGRESS = re.compile(
     rb"(?i)\b(global[_ ]?step|step|iter(?:ation)?|batch|epoch)s?\b['\"]?[\s=:#\[(]{0,4}(\d{1,12})"
     rb"(?:\s?(?:/|of)\s?(\d{1,12}))?"
 )
-LOOKED_FOR = "(?i)" + WORD + "|loss|acc|perplexity|reward|/sec|/s|step|epoch|iter"
+# Matches every line that the default reader could use: engines send only those.
+PREFILTER = "(?i)" + WORD + "|loss|acc|perplexity|reward|/sec|/s|step|epoch|iter"
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -79,20 +81,22 @@ class Curves(msgspec.Struct, frozen=True, kw_only=True):
     updated: float | None = None
 
 
-def completed(found: Curves, told: Progress) -> Curves:
-    """Return curves with what an engine knows beyond them: lines come first, for they tell when."""
-    known = {one.name for one in found.series}
-    at = told.updated or 0.0
-    more = tuple(
-        Series(name, 0, (at,), (None,), (_finite(value),), 1, *(3 * (_finite(value),)))
-        for name, value in sorted(told.metrics.items())
+def complete(found: Curves, reported: Progress) -> Curves:
+    """Return curves completed with what an engine reports; the job's own lines take precedence, because they
+    have times.
+    """
+    known = {series.name for series in found.series}
+    updated = reported.updated or 0.0
+    added = tuple(
+        Series(name, 0, (updated,), (None,), (_finite(value),), 1, *(3 * (_finite(value),)))
+        for name, value in sorted(reported.metrics.items())
         if name not in known
     )
     if found.progress is not None:
-        return msgspec.structs.replace(found, series=(*found.series, *more))
+        return msgspec.structs.replace(found, series=(*found.series, *added))
     return msgspec.structs.replace(
-        found, series=(*found.series, *more), progress=told.progress, eta=told.eta,
-        updated=found.updated or told.updated,
+        found, series=(*found.series, *added), progress=reported.progress, eta=reported.eta,
+        updated=found.updated or reported.updated,
     )  # fmt: skip
 
 
@@ -100,8 +104,8 @@ Reader = Callable[[bytes], Mapping[str, float]]
 
 
 def reader(patterns: Sequence[str] = ()) -> Reader:
-    """Return what finds numbers in a line: its own report, else the patterns' groups, else the usual words."""
-    own = [_grouped(pattern) for pattern in patterns]
+    """Return a function that finds numbers in a line: its report, else the patterns' groups, else common words."""
+    own = [_pattern_reader(pattern) for pattern in patterns]
 
     def read(text: bytes) -> Mapping[str, float]:
         if WORD.encode() in text:
@@ -109,45 +113,48 @@ def reader(patterns: Sequence[str] = ()) -> Reader:
         for find in own:
             if found := find(text):
                 return found
-        return {} if own else _guessed(text)
+        return {} if own else _recognized(text)
 
     return read
 
 
 def points(lines: Iterable[LogLine], read: Reader) -> list[Point]:
-    """Return what the lines tell."""
-    found = []
+    result = []
     for line in lines:
         if values := read(line.text):
-            found.append(Point(line.time / 1e9, line.rank or 0, values))
-    return found
+            result.append(Point(line.time / 1e9, line.rank or 0, values))
+    return result
 
 
 def curves(
-    told: Sequence[Point], *, most: int = POINTS, rank: int | None = None, now: float | None = None
+    reported: Sequence[Point], *, most: int = POINTS, rank: int | None = None, now: float | None = None
 ) -> Curves:
-    """Return the metrics over time: of one rank, or each of the lowest rank that tells it.
+    """Return the metrics over time: of one rank, or each of the lowest rank that reports it.
 
-    `now` is given while the job runs: only then is there an end to wait for.
+    `now` is given while the job runs: only then is the remaining time estimated.
     """
-    told = sorted((one for one in told if rank is None or one.rank == rank), key=lambda one: one.time)
+    reported = sorted(
+        (point for point in reported if rank is None or point.rank == rank), key=lambda point: point.time
+    )
     groups: dict[str, dict[int, list[tuple[float, float | None, float]]]] = {}
-    for one in told:
-        step = _step(one.values)
-        for name, value in one.values.items():
-            if name not in _PLACES and (name in groups or len(groups) < MOST_SERIES):
-                groups.setdefault(name, {}).setdefault(one.rank, []).append((one.time, step, value))
+    for point in reported:
+        step = _step(point.values)
+        for name, value in point.values.items():
+            if name not in _PROGRESS_NAMES and (name in groups or len(groups) < MOST_SERIES):
+                groups.setdefault(name, {}).setdefault(point.rank, []).append((point.time, step, value))
     series = tuple(
         _series(name, min(ranks), ranks[min(ranks)], most) for name, ranks in sorted(groups.items())
     )
-    return _with_progress(series, told, now)
+    return _with_progress(series, reported, now)
 
 
-def reached(lines: Iterable[bytes]) -> str:
-    """Return how far a training had come by its last lines, as people say it: `epoch 45/100`; "" where none tells."""
+def progress_text(lines: Iterable[bytes]) -> str:
+    """Return the progress in a training's last lines: `epoch 45/100`; "" if they have none."""
     read, last = reader(), dict[str, float]()
     for line in lines:
-        last |= {_PLACES[name]: value for name, value in read(line).items() if name in _PLACES}
+        last |= {
+            _PROGRESS_NAMES[name]: value for name, value in read(line).items() if name in _PROGRESS_NAMES
+        }
     for word in ("epoch", "step"):
         if word in last:
             whole = last.get(f"{word}s")
@@ -155,16 +162,17 @@ def reached(lines: Iterable[bytes]) -> str:
     return ""
 
 
-_PLACES = {
+_PROGRESS_NAMES = {
     "step": "step", "global_step": "step", "iteration": "step", "iter": "step", "batch": "step", "steps": "steps",
     "epoch": "epoch", "epochs": "epochs",
 }  # fmt: skip
 
 
 def _step(values: Mapping[str, float]) -> float | None:
-    return next(
-        (values[name] for name in _PLACES if _PLACES[name] == "step" and name in values), values.get("epoch")
+    steps = (
+        values[name] for name, meaning in _PROGRESS_NAMES.items() if meaning == "step" and name in values
     )
+    return next(steps, values.get("epoch"))
 
 
 def _series(name: str, rank: int, found: list[tuple[float, float | None, float]], most: int) -> Series:
@@ -188,36 +196,44 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _with_progress(series: tuple[Series, ...], told: Sequence[Point], now: float | None) -> Curves:
+def _with_progress(series: tuple[Series, ...], reported: Sequence[Point], now: float | None) -> Curves:
     last: dict[str, float] = {}
-    way: list[tuple[float, float]] = []  # when, and which share was done
-    for one in told:
-        last |= {_PLACES[name]: value for name, value in one.values.items() if name in _PLACES}
+    shares: list[tuple[float, float]] = []
+    for point in reported:
+        last |= {
+            _PROGRESS_NAMES[name]: value for name, value in point.values.items() if name in _PROGRESS_NAMES
+        }
         if (share := _share(last)) is not None:
-            way.append((one.time, share))
-    progress = way[-1][1] if way else None
-    pace = _pace(way)
-    behind = 0.0 if now is None or not way else max(0.0, now - way[-1][0])
-    eta = None if now is None or progress is None or not pace else max(0.0, (1 - progress) / pace - behind)
+            shares.append((point.time, share))
+    progress = shares[-1][1] if shares else None
+    rate = _rate(shares)
+    since_last = 0.0 if now is None or not shares else max(0.0, now - shares[-1][0])
+    eta = (
+        None if now is None or progress is None or not rate else max(0.0, (1 - progress) / rate - since_last)
+    )
     return Curves(
         series=series, step=last.get("step"), steps=last.get("steps"), epoch=last.get("epoch"),
-        epochs=last.get("epochs"), progress=progress, rate=pace, eta=eta, updated=told[-1].time if told else None,
+        epochs=last.get("epochs"), progress=progress, rate=rate, eta=eta,
+        updated=reported[-1].time if reported else None,
     )  # fmt: skip
 
 
 def _share(last: Mapping[str, float]) -> float | None:
-    """Return how much is done: by epochs, with the steps of the present one where they begin anew, else by steps."""
+    # By epochs, else by steps: the steps may restart with each epoch.
     within = last["step"] / last["steps"] if last.get("steps") and "step" in last else None
     if last.get("epochs") and "epoch" in last:
         return min(1.0, last["epoch"] / last["epochs"])
     return None if within is None else min(1.0, within)
 
 
-def _pace(way: Sequence[tuple[float, float]]) -> float | None:
-    """Return the share done each second, by the younger half of what was told: trainings start slowly."""
-    if len(way) < 2:
+def _rate(shares: Sequence[tuple[float, float]]) -> float | None:
+    # By the later half of the points, because trainings start slowly. In shares per second.
+    if len(shares) < 2:
         return None
-    (begin, done), (end, share) = way[len(way) // 2 if len(way) > 3 else 0], way[-1]
+    (begin, done), (end, share) = (
+        shares[len(shares) // 2 if len(shares) > 3 else 0],
+        shares[-1],
+    )
     return (share - done) / (end - begin) if end > begin and share > done else None
 
 
@@ -237,23 +253,23 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _guessed(text: bytes) -> dict[str, float]:
-    """Return the numbers behind the usual words; a line that tells none of them tells nothing."""
+def _recognized(text: bytes) -> dict[str, float]:
+    """Return the numbers after common words; {} for a line that only counts, such as `step 5`."""
     found = {_name(name): float(number) for name, number in _PAIR.findall(text)}
-    far: dict[str, float] = {}
-    for word, number, total in _FAR.findall(text):
-        place = _PLACES.get(_name(word), "step")
-        far.setdefault(place, float(number))
+    progress: dict[str, float] = {}
+    for word, number, total in _PROGRESS.findall(text):
+        name = _PROGRESS_NAMES.get(_name(word), "step")
+        progress.setdefault(name, float(number))
         if total:
-            far.setdefault(f"{place}s", float(total))
-    return {**far, **found} if found or len(far) > 1 else {}
+            progress.setdefault(f"{name}s", float(total))
+    return {**progress, **found} if found or len(progress) > 1 else {}
 
 
 def _name(word: bytes) -> str:
     return re.sub(r"[ ./-]+", "_", word.decode("ascii", "replace").lower())
 
 
-def _grouped(pattern: str) -> Callable[[bytes], dict[str, float]]:
+def _pattern_reader(pattern: str) -> Callable[[bytes], dict[str, float]]:
     names = re.findall(r"\(\?P<(\w+)>", pattern)
     if not names:
         raise InvalidJob(

@@ -1,6 +1,6 @@
-"""Many samples as few points: what the workers used over time, as a band and, on request, worker by worker. Pure.
+"""Downsamples usage: what the workers used over time, as bands and, on request, worker by worker. Pure.
 
-A hundred workers measured each second are more than a screen shows; a page gets at most so many points.
+A hundred workers measured each second are more than a page can show, so the number of points is limited.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ def bands(
     limit: Amounts | None = None,
     each_worker: bool = False,
 ) -> Usage:
-    """Return the samples as bands over at most so many points in time."""
+    """Return the samples as bands of at most `points` points in time."""
     groups = _groups(samples, max(1, points))
     times = tuple(group[0].time for group in groups)
     return Usage(
         times,
-        _band(groups, lambda one: one.cpu_cores),
-        _band(groups, lambda one: one.memory_bytes),
-        _band(groups, lambda one: one.io_wait),
-        _band(groups, lambda one: one.network),
-        _band(groups, lambda one: one.gpus),
-        _band(groups, lambda one: one.gpu_memory_bytes),
+        _band(groups, lambda sample: sample.cpu_cores),
+        _band(groups, lambda sample: sample.memory_bytes),
+        _band(groups, lambda sample: sample.io_wait),
+        _band(groups, lambda sample: sample.network),
+        _band(groups, lambda sample: sample.gpus),
+        _band(groups, lambda sample: sample.gpu_memory_bytes),
         len(samples),
         limit,
         _workers(groups) if each_worker else (),
@@ -87,21 +87,21 @@ def _workers(groups: list[list[Sample]]) -> tuple[WorkerUsage, ...]:
     return tuple(
         WorkerUsage(
             worker,
-            series(worker, lambda one: one.cpu_cores),
-            series(worker, lambda one: one.memory_bytes),
-            series(worker, lambda one: one.network),
-            series(worker, lambda one: one.gpus),
-            series(worker, lambda one: one.gpu_memory_bytes),
+            series(worker, lambda sample: sample.cpu_cores),
+            series(worker, lambda sample: sample.memory_bytes),
+            series(worker, lambda sample: sample.network),
+            series(worker, lambda sample: sample.gpus),
+            series(worker, lambda sample: sample.gpu_memory_bytes),
         )
         for worker in sorted({worker for point in latest for worker in point})
     )
 
 
 def _groups(samples: Sequence[Sample], points: int) -> list[list[Sample]]:
-    """Return the samples by slices of time, the slices without any left out."""
+    # Slices without samples are left out.
     if not samples:
         return []
-    ordered = sorted(samples, key=lambda one: one.time)
+    ordered = sorted(samples, key=lambda sample: sample.time)
     begin, span = ordered[0].time, max(ordered[-1].time - ordered[0].time, 1e-9)
     width = max(span / points, 1.0)
     slices: dict[int, list[Sample]] = {}

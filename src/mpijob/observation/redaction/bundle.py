@@ -1,8 +1,8 @@
-"""Masking for what leaves the house: a support bundle is read by strangers, so more is hidden than on a screen.
+"""Redaction for support bundles: strangers read them, so more is hidden than on a screen.
 
-Beside what `masking` hides (the job's own secret values, tokens of well-known shapes) these are the values that
-stand behind a suspicious name (`password=…`, `"api_key": "…"`, `--token …`), passwords in addresses, and
-private keys. It errs on the side of hiding.
+In addition to `masking` (the job's secret values, tokens of well-known forms) these are hidden: values after
+a suspicious name (`password=…`, `"api_key": "…"`, `--token …`), passwords in URLs, and private keys. In
+doubt, a value is hidden.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _WORDS = frozenset(
     ("that", "this", "with", "from", "must", "have", "been", "cannot", "could", "would", "failed", "expired", "none",
      "null", "true", "false", "required", "missing", "invalid", "length", "count", "found", "file", "ring", "mask")
 )  # fmt: skip
-_ADDRESS = re.compile(r"(\b[a-z][a-z0-9+.-]{0,15}://[^\s/:@]{0,128}:)([^\s/@]{1,256})(@)")
+_URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]{0,15}://[^\s/:@]{0,128}:)([^\s/@]{1,256})(@)")
 _KEY_BEGINS, _KEY_ENDS = "PRIVATE KEY-----", "-----END"
 
 
 class BundleRedactor:
-    """Hides secrets in texts, lines and values; one private key may go over many lines."""
+    """Redacts texts, lines and values. It keeps state, because a private key may span many lines."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         pieces = {piece for value in values for piece in (value, *value.splitlines())}
@@ -38,32 +38,34 @@ class BundleRedactor:
         self._in_key = False
 
     def text(self, text: str) -> str:
-        """Return a document without secrets."""
+        """Return a redacted document."""
         return "\n".join(self.line(line) for line in text.split("\n"))
 
     def line(self, line: str) -> str:
-        """Return one line without secrets; those of a private key are hidden wholly."""
+        """Return a redacted line; lines of a private key are hidden completely."""
         if self._in_key or _KEY_BEGINS in line:
             self._in_key = not (_KEY_ENDS in line and "BEGIN" not in line.rpartition(_KEY_ENDS)[2])
             return MASK
         lower = line.lower()
-        if any(hint in lower for hint in _HINTS):  # most lines are innocent: the patterns are not even tried
-            line = _NAMED.sub(_hidden, line)
+        # Most lines have no hint, so the pattern is not even tried.
+        if any(hint in lower for hint in _HINTS):
+            line = _NAMED.sub(_hide_value, line)
         if "://" in line:
-            line = _ADDRESS.sub(rf"\1{MASK}\3", line)
+            line = _URL_PASSWORD.sub(rf"\1{MASK}\3", line)
         return masking.masked_text(line, self._values)
 
-    def ahead(self, line: str) -> str:
-        """Return a line without secrets that is cut before it is sealed with the others of its text.
+    def line_to_shorten(self, line: str) -> str:
+        """Return a redacted line that is shortened before it is redacted again with the others of its text.
 
-        Where a private key begins in it, that is all that is left: what follows is hidden with it.
+        If a private key begins in it, only the key's first words are returned, so that the later pass hides
+        the following lines.
         """
         alone = BundleRedactor(self._values)
-        sealed = alone.line(line)
-        return _KEY_BEGINS if alone._in_key else sealed
+        redacted = alone.line(line)
+        return _KEY_BEGINS if alone._in_key else redacted
 
     def tree(self, tree: Any) -> Any:
-        """Return a value of dicts, lists and texts without secrets; what stands under a suspicious name is one."""
+        """Return a redacted value of dicts, lists and strings; strings under a suspicious name are hidden."""
         if isinstance(tree, Mapping):
             return {key: self._entry(str(key), value) for key, value in tree.items()}
         if isinstance(tree, (list, tuple)):
@@ -75,12 +77,12 @@ class BundleRedactor:
         return MASK if secret and value else self.tree(value)
 
 
-def _hidden(match: re.Match[str]) -> str:
-    """Return a named value hidden, unless it is plainly a word of a sentence: `token that has expired`."""
+def _hide_value(match: re.Match[str]) -> str:
+    # Unless the value is plainly a word of a sentence: `token that has expired`.
     plain = match[1][-1].isspace() and match[2].lower().rstrip(".:!?") in _WORDS
     return match[0] if plain or match[2].startswith(MASK) else match[1] + MASK
 
 
 def values_of(job: MPIJob, known: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return every value that must not leave: those in the spec, and those of its secrets that are known."""
+    """Return all values that must not be in a bundle: those in the spec, and known values of its secrets."""
     return masking.secret_values(job, known)

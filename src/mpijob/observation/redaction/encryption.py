@@ -1,8 +1,7 @@
-"""What of one job is encrypted, on its ways and where it rests, as far as its own spec decides it.
+"""What of one job's data is encrypted, in transit and at rest, as far as its spec decides it.
 
-MPI has no encryption of its own, so the honest answer for its data is the network's. What every job has in common
-is described in docs/explanation/security.md; here is what this one does. Nothing is looked up: a storage class or
-bucket that encrypts says so elsewhere.
+MPI has no encryption, so for its data only the network's counts. docs/explanation/security.md describes what
+all jobs have in common. Nothing is queried: storage classes and buckets that encrypt report it elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _PLAIN = frozenset(("http", "ftp", "tcp", "udp", "redis", "amqp", "nats", "mongo
 
 
 class Encrypted(StrEnum):
-    """Whether something is encrypted; `depends` is decided by what is not in the job."""
+    """Whether something is encrypted; `depends` means that settings outside the job decide."""
 
     YES = "yes"
     NO = "no"
@@ -29,7 +28,7 @@ class Encrypted(StrEnum):
 
 
 class Protection(msgspec.Struct, frozen=True):
-    """One way or one place of a job's data, whether it is encrypted there, and by what."""
+    """One path or place of a job's data, whether it is encrypted there, and by what."""
 
     what: str
     encrypted: Encrypted
@@ -37,11 +36,11 @@ class Protection(msgspec.Struct, frozen=True):
 
 
 def protections(job: MPIJob, *, cluster: bool, slurm: bool = False) -> tuple[Protection, ...]:
-    """Return every way and every place of a job's data: first in transit, then at rest."""
+    """Return all paths and places of a job's data: in transit, then at rest."""
     return (
         *(_between_nodes() if slurm else _between(cluster)),
         *_addresses(job),
-        *(_at_rest(one, cluster) for one in job.volumes),
+        *(_at_rest(volume, cluster) for volume in job.volumes),
         *_secrets(job),
     )
 
@@ -65,7 +64,7 @@ def _between_nodes() -> Iterator[Protection]:
 
 
 def _addresses(job: MPIJob) -> Iterator[Protection]:
-    """Yield the servers that variables name; what a Secret names is not read here."""
+    # Servers in variables; values in Secrets are not read.
     for name, value in sorted(job.env.items()):
         scheme, host = _address(value)
         if host and scheme in _TLS:
@@ -76,7 +75,7 @@ def _addresses(job: MPIJob) -> Iterator[Protection]:
 
 
 def _address(value: str) -> tuple[str, str]:
-    """Return scheme and host of an address; a text that only looks like one has no host."""
+    # A text that only looks like a URL has no host.
     try:
         parts = urlsplit(value)
     except ValueError:
@@ -84,7 +83,7 @@ def _address(value: str) -> tuple[str, str]:
     return parts.scheme, parts.hostname or ""
 
 
-_RESTS = {
+_AT_REST = {
     VolumeKind.CLAIM: "its storage class decides: kubectl get storageclass",
     VolumeKind.NFS: "the server decides at rest; on the way only NFS with Kerberos (krb5p) is encrypted",
     VolumeKind.PATH: "the machine's disk decides",
@@ -99,7 +98,7 @@ def _at_rest(volume: Volume, cluster: bool) -> Protection:
     what = f"volume {volume.mount}"
     if volume.kind is VolumeKind.SHM:
         return Protection(what, Encrypted.LOCAL, "memory, never on a disk")
-    why = _RESTS[volume.kind] if cluster or volume.kind is VolumeKind.S3 else _RESTS[VolumeKind.PATH]
+    why = _AT_REST[volume.kind] if cluster or volume.kind is VolumeKind.S3 else _AT_REST[VolumeKind.PATH]
     return Protection(what, Encrypted.DEPENDS, why)
 
 

@@ -1,8 +1,8 @@
-"""Keep secrets out of what is shown: specs, plans, log lines.
+"""Masks secrets in what is shown: specs, plans, log lines.
 
-A spec names its secrets by reference, but people also put tokens into plain variables and
-arguments. Whatever looks like a secret by its name, or is the value of one, is shown as `***`.
-Making control bytes visible is the business of the face that prints.
+A spec names its secrets by reference, but users also put tokens into plain variables and arguments. What
+looks like a secret by its name, or equals the value of one, is shown as `***`. `escape` makes control bytes
+visible.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from mpijob.errors import Finding, Fix
 from mpijob.model import MPIJob, Plan
 
 MASK = "***"
-SHORTEST = 6  # a shorter value ("1", "true") would blot out innocent text wherever it occurs
-_COLUMNS = (76, 64)  # where `base64` and Python end a line of it, and where openssl does
+# A shorter value ("1", "true") would hide harmless text wherever it occurs.
+SHORTEST = 6
+# The line lengths of base64: `base64` and Python, openssl.
+_COLUMNS = (76, 64)
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SUSPECT = frozenset(
@@ -40,7 +42,7 @@ _SUSPECT = frozenset(
     )
 )
 _OPTION = re.compile(r"(--?[A-Za-z][\w-]*)(=.*)?", re.DOTALL)
-# The shapes that well-known services give their tokens; each pattern is linear in the text.
+# The forms of well-known services' tokens. Each pattern is linear in the text.
 _SHAPES = (
     r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{20,}"
     r"|sha256~[\w-]{20,}|A(?:KIA|SIA)[A-Z0-9]{16}|AIza[\w-]{35}|xox[abeoprs]-[\w-]{10,}"
@@ -48,13 +50,13 @@ _SHAPES = (
     r"|(?<=[Bb]earer )[\w.~+/=-]{8,}|(?<=[Bb]asic )[A-Za-z0-9+/]{8,}={0,2}(?![\w-])"
     r"|(?<=://)[^\s/:@]{0,64}:[^\s/@]{1,256}(?=@)"
 )
-# `password=x`, `"api_key": "x"`, `--token x`: a name that says what its value is
+# `password=x`, `"api_key": "x"`: the name shows that the value is a secret.
 _ASSIGNED = (
     r"""(?i)((?:\b|_)(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|credentials?)["']?\s?[=:]\s?)"""
     r"""(["']?)[^\s"',;&]{6,}\2"""
 )
-# One of these is in whatever the patterns can match. Most lines are done after this look, and looking for fixed words
-# takes a fifth of the time of one pattern for all.
+# Whatever the patterns match contains one of these. Most lines contain none, and a search for fixed words takes a fifth
+# of the time of one pattern.
 _HINTS = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "sha256~", "AKIA", "ASIA", "AIza",
           "xox", "sk-", "eyJ", "earer ", "asic ", "://")  # fmt: skip
 _NAMES = ("passw", "passphrase", "secret", "token", "apikey", "api_key", "api-key", "accesskey", "access_key",
@@ -62,43 +64,46 @@ _NAMES = ("passw", "passphrase", "secret", "token", "apikey", "api_key", "api-ke
 
 
 def looks_secret(name: str) -> bool:
-    """Return whether a variable's or option's name says that its value is a secret."""
+    """Return whether a variable's or option's name shows that its value is a secret."""
     if name in ("PWD", "OLDPWD"):
-        return False  # the shell's working directories
+        # The shell's working directories.
+        return False
     words = {word.lower() for word in _WORDS.findall(name)}
     return any(word in _SUSPECT or word.removesuffix("s") in _SUSPECT for word in words)
 
 
-def secret_values(job: MPIJob, told: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the values in a spec that must not be shown, and those of its secrets as told, the longest first."""
+def secret_values(job: MPIJob, known: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the secret values in a spec and the given values of its secrets in all spellings, the longest first."""
     envs = [job.env, *(program.env for program in job.programs)]
     values = {value for env in envs for name, value in env.items() if looks_secret(name)}
-    return spellings({*values, *told})
+    return spellings({*values, *known})
 
 
 def spellings(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the forms in which secret values are found in a line, the longest first.
+    """Return the forms in which secret values occur in a line, the longest first.
 
-    Each of its lines; the whole as it stands in a URL, in JSON, in Python's `repr`, in hexadecimal, in base64 of either
-    alphabet, also in the lines of it.
+    Each line of a value; the whole value in a URL, in JSON, in Python's `repr`, in hexadecimal, and in base64
+    of either alphabet, also wrapped.
     """
     found: set[str] = set()
     for value in values:
         found.update(line.strip() for line in value.splitlines())
         if len(value) >= SHORTEST:
             found |= {value, *_in_url(value), *_quoted(value), *_in_hexadecimal(value), *_in_base64(value)}
-    return tuple(sorted((one for one in found if len(one) >= SHORTEST), key=len, reverse=True))
+    return tuple(sorted((spelling for spelling in found if len(spelling) >= SHORTEST), key=len, reverse=True))
 
 
 def _in_url(value: str) -> set[str]:
-    forms = {quote_plus(value, errors="replace")}  # a query's spaces are `+`
+    # In a query, spaces are `+`.
+    forms = {quote_plus(value, errors="replace")}
     return forms | {quote(value, safe=safe, errors="replace") for safe in ("", "/")}
 
 
 def _quoted(value: str) -> set[str]:
-    import json  # most jobs have no secrets: start-up is a feature
+    # Imported late for a quick start: most jobs have no secrets.
+    import json
 
-    return {said[1:-1] for said in (json.dumps(value), json.dumps(value, ensure_ascii=False), repr(value))}
+    return {text[1:-1] for text in (json.dumps(value), json.dumps(value, ensure_ascii=False), repr(value))}
 
 
 def _in_hexadecimal(value: str) -> set[str]:
@@ -107,16 +112,23 @@ def _in_hexadecimal(value: str) -> set[str]:
 
 
 def _in_base64(value: str) -> set[str]:
-    """Return a value in base64, whole, without its padding and in lines; `echo` gives a newline along."""
-    texts = [one.encode(errors="replace") for one in (value, value + "\n")]
-    padded = [spelt(one).decode() for one in texts for spelt in (base64.b64encode, base64.urlsafe_b64encode)]
-    wholes = {*padded, *(one.rstrip("=") for one in padded)}
-    lines = (one[at : at + wide] for one in wholes for wide in _COLUMNS for at in range(0, len(one), wide))
-    return {*wholes, *lines}
+    # Whole, without padding, and wrapped; `echo` appends a newline.
+    texts = [text.encode(errors="replace") for text in (value, value + "\n")]
+    padded = [
+        encode(text).decode() for text in texts for encode in (base64.b64encode, base64.urlsafe_b64encode)
+    ]
+    encoded = {*padded, *(text.rstrip("=") for text in padded)}
+    lines = (
+        text[at : at + columns]
+        for text in encoded
+        for columns in _COLUMNS
+        for at in range(0, len(text), columns)
+    )
+    return {*encoded, *lines}
 
 
 def masked_env(env: Mapping[str, str], secret_names: Iterable[str] = ()) -> dict[str, str]:
-    """Return the variables with the secret ones masked: by their names, or what in them looks like a secret."""
+    """Return the variables with secrets masked: by name, or by the form of the value."""
     named = frozenset(secret_names)
     return {
         name: MASK if name in named or looks_secret(name) else masked_text(value)
@@ -125,38 +137,38 @@ def masked_env(env: Mapping[str, str], secret_names: Iterable[str] = ()) -> dict
 
 
 def masked_argv(argv: Iterable[str]) -> tuple[str, ...]:
-    """Return a command whose `--password x` and `--token=x` arguments are masked."""
+    """Return a command with the values of `--password x` and `--token=x` masked."""
     shown: list[str] = []
     hide_next = False
     for word in argv:
         option = _OPTION.fullmatch(word)
-        suspect = option is not None and looks_secret(option[1])
+        is_secret = option is not None and looks_secret(option[1])
         if hide_next and option is None:
             word = MASK
-        elif suspect and option is not None and option[2]:
+        elif is_secret and option is not None and option[2]:
             word = f"{option[1]}={MASK}"
-        hide_next = suspect and option is not None and not option[2]
+        hide_next = is_secret and option is not None and not option[2]
         shown.append(word)
     return tuple(shown)
 
 
 def masked_text(text: str, values: Iterable[str] = ()) -> str:
-    """Return a text without the given values and without anything shaped like a well-known token."""
+    """Return a text without the given values and without tokens of well-known forms."""
     for value in values:
-        if value in text and len(value) >= SHORTEST:  # hardly any is
+        # Checked first, because hardly any value occurs.
+        if value in text and len(value) >= SHORTEST:
             text = text.replace(value, MASK)
-    if not _hinted(text):
+    if not _has_hint(text):
         return text
     shapes, assigned = _patterns()
     return assigned.sub(lambda found: f"{found[1]}{found[2]}{MASK}{found[2]}", shapes.sub(MASK, text))
 
 
-def _hinted(text: str) -> bool:
-    lowered = text.casefold()  # as (?i) does: "\u017fecret" is a name too
-    for hints, where in (
-        (_HINTS, text),
-        (_NAMES, lowered),
-    ):  # for each line that is shown: `any` takes half more time
+def _has_hint(text: str) -> bool:
+    # As (?i) does: "\u017fecret" is a name too.
+    lowered = text.casefold()
+    # Runs for each line that is shown; `any` takes 50 % longer.
+    for hints, where in ((_HINTS, text), (_NAMES, lowered)):
         for hint in hints:
             if hint in where:
                 return True
@@ -165,32 +177,32 @@ def _hinted(text: str) -> bool:
 
 @functools.cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the patterns, compiled when the first text is shown: start-up is a feature."""
+    # Compiled when the first text is shown, for a quick start.
     return re.compile(_SHAPES), re.compile(_ASSIGNED)
 
 
 def masked_findings(findings: Iterable[Finding], values: tuple[str, ...]) -> tuple[Finding, ...]:
-    """Return findings as they may be kept and shown: what they quote of a log hides what the log would hide."""
+    """Return findings with secrets masked, for storing and showing: they quote logs."""
     return tuple(
         msgspec.structs.replace(
-            one,
-            message=masked_text(one.message, values),
-            evidence=tuple(masked_text(line, values) for line in one.evidence),
-            fixes=tuple(_safe_fix(fix, values) for fix in one.fixes),
+            finding,
+            message=masked_text(finding.message, values),
+            evidence=tuple(masked_text(line, values) for line in finding.evidence),
+            fixes=tuple(_safe_fix(fix, values) for fix in finding.fixes),
         )
-        for one in findings
+        for finding in findings
     )
 
 
 def _safe_fix(fix: Fix, values: tuple[str, ...]) -> Fix:
-    """Return a fix without its patch where that repeats a secret: masked it would mend nothing, and run `***`."""
+    # A patch that repeats a secret is removed: masked, it would fix nothing and run `***`.
     command = [*fix.patch.get("command", ())]
     safe = masked_tree(fix.patch, values) == fix.patch and [*masked_argv(command)] == command
     return fix if safe else msgspec.structs.replace(fix, patch={})
 
 
 def masked_job(job: MPIJob) -> MPIJob:
-    """Return the spec as it may be shown: a secret's value is masked wherever the command repeats it."""
+    """Return the spec with secrets masked, also where its commands repeat them."""
     names = tuple(secret.env for secret in job.secrets)
     values = secret_values(job)
     programs = tuple(
@@ -214,7 +226,7 @@ def _safe_argv(argv: Iterable[str], values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def masked_plan(plan: Plan) -> Plan:
-    """Return the plan as it may be shown: spec, environment, launch line and documents."""
+    """Return the plan with secrets masked: spec, environment, launch command and documents."""
     values = (*secret_values(plan.job), *_resolved(plan))
     return msgspec.structs.replace(
         plan,
@@ -226,7 +238,7 @@ def masked_plan(plan: Plan) -> Plan:
 
 
 def masked_tree(tree: Any, values: tuple[str, ...]) -> Any:
-    """Return a document of dicts, lists and texts with every secret value masked."""
+    """Return a document of dicts, lists and strings with the secret values masked."""
     if isinstance(tree, Mapping):
         return {key: masked_tree(value, values) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
@@ -235,7 +247,7 @@ def masked_tree(tree: Any, values: tuple[str, ...]) -> Any:
 
 
 def masked_names(job: MPIJob) -> tuple[str, ...]:
-    """Return the variables of a spec whose values are masked when it is shown, wholly or in part."""
+    """Return the variables of a spec whose values are masked in full or in part when it is shown."""
     return tuple(sorted(name for name, value in masked_env(job.env).items() if value != job.env[name]))
 
 

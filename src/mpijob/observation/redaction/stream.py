@@ -1,8 +1,9 @@
-"""Hide known values in bytes that come in pieces, before they are written down.
+"""Masks known values in bytes that arrive in chunks, before they are stored.
 
-What a job's processes say is masked here where it becomes a log, so that the values of its secrets are in no file and
-nobody has to know them later. A value that is cut in two by a read is found as well: what may be the beginning of one
-is held back until the next piece or the end. No value goes over the end of a line, so a whole line never waits.
+The output of a job's processes is masked where it becomes a log, so that no file has the values of its
+secrets and no later reader has to know them. A value that two reads split is found as well: what may be the
+beginning of one is held back until the next chunk or the end. No value spans lines, so a complete line never
+waits.
 """
 
 from __future__ import annotations
@@ -17,43 +18,44 @@ _MASK = MASK.encode()
 
 
 class StreamRedactor:
-    """Hides the given spellings (`masking.spellings`) in one stream."""
+    """Masks the given spellings (`masking.spellings`) in one stream."""
 
     def __init__(self, spellings: Iterable[str]) -> None:
-        self._needles = _needles(tuple(spellings))
+        self._patterns = _patterns(tuple(spellings))
         self._held = b""
-        self._hidden = 0  # so many of these bytes belong to a mask that is written already
+        # This many of the held bytes belong to a mask that is already written.
+        self._hidden = 0
 
     def feed(self, data: bytes) -> bytes:
-        """Return what can be written by now."""
+        """Return what can be written now."""
         text = self._held + data
-        starts = self._needles.starts(text)
-        return self._written(text, self._needles.begun(text, starts), starts)
+        starts = self._patterns.starts(text)
+        return self._written(text, self._patterns.partial_start(text, starts), starts)
 
     def flush(self) -> bytes:
-        """Return what was held back: the stream has ended."""
-        return self._written(self._held, len(self._held), self._needles.starts(self._held))
+        """Return what was held back, at the end of the stream."""
+        return self._written(self._held, len(self._held), self._patterns.starts(self._held))
 
     def _written(self, text: bytes, until: int, starts: list[int]) -> bytes:
-        """Return the text up to there without the values, and hold the rest back."""
-        shown: list[bytes] = []
+        # The text before `until` without the values; the rest is held back.
+        parts: list[bytes] = []
         at = 0
         for start, end in self._spans(text, starts):
-            begun = start == 0 and self._hidden > 0
-            if start >= until and not begun:
+            is_written = start == 0 and self._hidden > 0
+            if start >= until and not is_written:
                 break
-            if not begun:
-                shown += (text[at:start], _MASK)
+            if not is_written:
+                parts += (text[at:start], _MASK)
             at = end
-        shown.append(text[at:until])
+        parts.append(text[at:until])
         self._held, self._hidden = text[until:], max(0, at - until)
-        return b"".join(shown)
+        return b"".join(parts)
 
     def _spans(self, text: bytes, starts: list[int]) -> list[tuple[int, int]]:
-        """Return where values are, in order; those that overlap are one."""
+        # In order; overlapping values are merged.
         merged: list[tuple[int, int]] = []
-        begun = [(0, self._hidden)] if self._hidden else []
-        for start, end in sorted([*begun, *self._needles.spans(text, starts)]):
+        written_mask = [(0, self._hidden)] if self._hidden else []
+        for start, end in sorted([*written_mask, *self._patterns.spans(text, starts)]):
             if merged and start < merged[-1][1]:
                 merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
             else:
@@ -62,7 +64,7 @@ class StreamRedactor:
 
 
 @functools.lru_cache(maxsize=4)
-def _needles(spellings: tuple[str, ...]) -> MultiPattern:
-    """Return what the streams of one job look for: it is made once for all of them."""
+def _patterns(spellings: tuple[str, ...]) -> MultiPattern:
+    # Cached: all streams of one job search for the same values.
     values = (one.encode("utf-8", "surrogateescape") for one in spellings)
     return MultiPattern(one for one in values if b"\n" not in one)

@@ -241,4 +241,4 @@ def _with_progress(seen: Objects, log: str | None) -> Objects:
         return seen
     from mpijob.observation.metrics import training
 
-    return msgspec.structs.replace(seen, reached=training.reached(log.encode().splitlines()))
+    return msgspec.structs.replace(seen, reached=training.progress_text(log.encode().splitlines()))
