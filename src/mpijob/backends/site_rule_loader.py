@@ -23,7 +23,7 @@ def load(path: str) -> tuple[Rule, ...]:
     rules, errors = check(path, run_examples=False)
     if errors:
         raise InvalidJob.of(errors, path)
-    return tuple(site_rules.made(rule) for rule in rules)
+    return tuple(site_rules.build(rule) for rule in rules)
 
 
 def load_if_valid(path: str) -> tuple[Rule, ...]:

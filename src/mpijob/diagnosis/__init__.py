@@ -1,4 +1,4 @@
-"""Why a job failed: evidence in, ranked findings out. Rules are data; nothing here does I/O."""
+"""Explains why a job failed: evidence in, ranked findings out. Rules are data; nothing here does I/O."""
 
 from mpijob.diagnosis.evidence import Evidence, Memory, World
 from mpijob.diagnosis.ranking import explain, fixed, summary

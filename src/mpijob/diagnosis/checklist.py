@@ -1,6 +1,6 @@
-"""What to look at, in the order in which a job comes to life, each with yes, no or unknown.
+"""The checklist of a diagnosis, in the order in which a job starts: yes, no or unknown.
 
-Only what is known is answered: a question that nothing speaks for or against is unknown, and says so.
+Only known facts count: without evidence for or against a question, the answer is unknown.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _LOST = ("WORKER_LOST", "WORKER_EVICTED", "WORKER_PREEMPTED", "NODE_LOST", "DAEM
 def checklist(
     state: JobState | None, seen: Evidence, findings: tuple[Finding, ...], events: Iterable[Event] = ()
 ) -> tuple[Check, ...]:
-    """Return the questions that fit what is known; `state` is missing for a bare log."""
+    """Return the questions that apply; `state` is None for a log without a job."""
     known = {event.reason for event in events if state is not None and event.attempt == state.attempt}
     found = {finding.code: finding for finding in findings}
     return tuple(_checks(state, seen, found, ready="WorkersReady" in known))
@@ -83,30 +83,30 @@ def checklist(
 def _checks(
     state: JobState | None, seen: Evidence, found: dict[str, Finding], *, ready: bool
 ) -> Iterator[Check]:
-    begun = state is not None and state.started is not None
-    up = state is not None and state.running is not None
-    well = state is not None and state.phase is Phase.SUCCEEDED
-    total = "all" if seen.bare else f"all {seen.spec.workers}"
+    has_started = state is not None and state.started is not None
+    has_run = state is not None and state.running is not None
+    has_succeeded = state is not None and state.phase is Phase.SUCCEEDED
+    workers = "all" if seen.bare else f"all {seen.spec.workers}"
     ranks = "the ranks" if seen.bare else f"{seen.spec.world} ranks"
-    yield _check("resources were allocated", found, _WAITS, yes=begun or up)
+    yield _check("resources were allocated", found, _WAITS, yes=has_started or has_run)
     if seen.spec.image or any(code in found for code in _IMAGE):
-        yield _check("the image was pulled", found, _IMAGE, yes=up)
-    yield _check(f"{total} workers started", found, _START, yes=up or ready)
-    yield _check("the launcher reached every worker", found, _REACH, yes=up)
-    yield _check(f"MPI started with {ranks}", found, WORLD, yes=up and seen.spec.census)
+        yield _check("the image was pulled", found, _IMAGE, yes=has_run)
+    yield _check(f"{workers} workers started", found, _START, yes=has_run or ready)
+    yield _check("the launcher reached every worker", found, _REACH, yes=has_run)
+    yield _check(f"MPI started with {ranks}", found, WORLD, yes=has_run and seen.spec.census)
     if any(code in found for code in _PROGRAM):
         yield _check("the program was found", found, _PROGRAM, yes=False)
-    yield _check("every worker stayed until the end", found, _LOST, yes=well)
+    yield _check("every worker stayed until the end", found, _LOST, yes=has_succeeded)
     yield _memory(seen, found)
-    yield _check("there was space on disk and in /dev/shm", found, _DISK, yes=well)
+    yield _check("there was space on disk and in /dev/shm", found, _DISK, yes=has_succeeded)
     if seen.spec.most_gpus or any(code in found for code in _GPU):
-        yield _check("the GPUs worked", found, _GPU, yes=well)
-    yield _check("the ranks could communicate", found, _NETWORK, yes=well)
+        yield _check("the GPUs worked", found, _GPU, yes=has_succeeded)
+    yield _check("the ranks could communicate", found, _NETWORK, yes=has_succeeded)
     yield _ended(state, seen)
 
 
 def _check(question: str, found: dict[str, Finding], codes: tuple[str, ...], *, yes: bool) -> Check:
-    """Answer no with the finding that says so, yes where the job came further than that, else unknown."""
+    # Yes if the job reached a later stage.
     against = next((finding for code, finding in found.items() if code in codes), None)
     if against is not None:
         return Check(question, Mark.NO, f"see {against.code}")
@@ -116,12 +116,12 @@ def _check(question: str, found: dict[str, Finding], codes: tuple[str, ...], *, 
 def _memory(seen: Evidence, found: dict[str, Finding]) -> Check:
     question = "memory stayed below the limit"
     check = _check(question, found, _MEMORY, yes=False)
-    most = max(seen.memory, key=_share, default=None)
-    if check.mark is Mark.NO or most is None or not (most.peak_bytes and most.limit_bytes):
+    largest = max(seen.memory, key=_share, default=None)
+    if check.mark is Mark.NO or largest is None or not (largest.peak_bytes and largest.limit_bytes):
         return check
-    amounts = f"{quantity.as_bytes(most.peak_bytes)} of {quantity.as_bytes(most.limit_bytes)}"
-    mark = Mark.YES if _share(most) < 1.0 else Mark.NO
-    return Check(question, mark, f"worker {most.worker} used {amounts} at most")
+    amounts = f"{quantity.as_bytes(largest.peak_bytes)} of {quantity.as_bytes(largest.limit_bytes)}"
+    mark = Mark.YES if _share(largest) < 1.0 else Mark.NO
+    return Check(question, mark, f"worker {largest.worker} used {amounts} at most")
 
 
 def _share(memory: Memory) -> float:

@@ -1,8 +1,8 @@
-"""What is known of a job that failed, waits or is silent: one value that every engine can fill.
+"""The evidence about a job that failed, waits or is silent: one value that every engine can fill.
 
-Facts (exits, memory, the proved world, the engine's own reason, pods and nodes) are apart from what
-programs said, because facts are trusted first. `log_index` makes the said lines searchable; `signals` reads the
-facts. Everything but the spec may be missing: what is not known is not said.
+Facts (exits, memory, the proved world, the engine's own reason, pods and nodes) are separate from programs'
+output, because facts are trusted first. `log_index` makes the lines searchable; `signals` reads the facts.
+Everything except the spec may be missing.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from mpijob.model.spec.quantity import UNLIMITED_BYTES
 _ABORTED = re.compile(rb"(?i)MPI_Abort\b")
 
 
-def without_aborts(said: Iterable[LogLine]) -> Iterator[LogLine]:
-    """Yield the lines less those about an abort: for jobs in which it was called for a rank that ended badly."""
-    return (line for line in said if not _ABORTED.search(line.text))
+def without_aborts(lines: Iterable[LogLine]) -> Iterator[LogLine]:
+    """Yield the lines except those about an abort: for jobs in which the engine aborted MPI after a rank had
+    failed.
+    """
+    return (line for line in lines if not _ABORTED.search(line.text))
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one worker used at most, against its limit; `exceeded` when our supervisor ended it for that.
+    """The peak memory of one worker and its limit; `exceeded` if our supervisor killed it for that.
 
-    `enough` says that the system itself counted nobody killed for lack of memory there.
+    `enough` means that the kernel counted no OOM kill there.
     """
 
     worker: int
@@ -39,13 +41,14 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     time: float = 0.0
 
     def __post_init__(self) -> None:
-        for field in ("peak_bytes", "limit_bytes"):  # a limit that limits nothing is none
+        # Without a limit, cgroups report a huge number.
+        for field in ("peak_bytes", "limit_bytes"):
             if getattr(self, field) >= UNLIMITED_BYTES:
                 force_setattr(self, field, 0)
 
 
 class World(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The world as planned and as the census proved it; `library` is the program's own MPI."""
+    """The planned MPI world, and the one that the census proved; `library` is the program's own MPI."""
 
     planned: int = 0
     proved: int | None = None
@@ -54,9 +57,9 @@ class World(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Window(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Lines of one speaker that follow each other in a long log, with their numbers in it.
+    """Consecutive lines of one source in a long log, with their line numbers.
 
-    `file` names the log where there is one; `after` is how many lines the speaker said later.
+    `file` is the log's path, if any; `after` is the number of later lines of the source.
     """
 
     role: Role
@@ -71,7 +74,7 @@ class Window(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a cluster says of one worker, or of the launcher (`worker` is None)."""
+    """A cluster's information about one worker, or about the launcher (`worker` is None)."""
 
     name: str
     worker: int | None = None
@@ -84,7 +87,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A machine that held workers; `ready` is None when nobody could say."""
+    """A machine that had workers; `ready` is None if it is unknown."""
 
     name: str
     ready: bool | None = None
@@ -92,7 +95,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Worry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An early warning that still held when the job ended; `time` is the time of the warning."""
+    """An early warning that was still active when the job ended; `time` is when it was raised."""
 
     code: str
     message: str
@@ -103,18 +106,18 @@ class Worry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Everything known of one attempt of one job.
+    """Everything known about one attempt of one job.
 
     `reason` and `message` are the engine's verdict (`Cancelled`, `DeadlineExceeded`, `SupervisorLost`,
     `StartRefused`, `WorkerLost`, `DaemonLost`, `DiskFull` …). `logs` are the last lines of every stream, in
-    time order; `windows` are pieces of longer logs. `silent_seconds` is how long no rank has said anything,
-    `worries` what had been told as worrying and had not changed when the job ended. `veiled` says that lines may hold
-    secrets whose values are not known here, so that none is quoted which proves nothing.
-    `libraries` are the directories, by name, of libraries that the loader did not find but the job's files hold.
-    `ready` are the workers whose server answered on their own machine. `bare` is set where there is only a
-    log: then the spec is a stand-in, and nothing of it is quoted; `shown_end` is what its own end shows, well (True)
-    or ill; `went_on` says that it shows neither, and a success, a result or further steps beside an error;
-    `restarted`, that a launcher reports the end of its ranks, and output of further ones follows.
+    time order; `windows` are parts of longer logs. `silent_seconds` is the time since any rank's last output;
+    `worries` are the warnings that were active at the end. `veiled` means that lines may contain secrets with
+    unknown values, so only lines that prove something are quoted. `libraries` are the directories, by name,
+    of libraries that the loader did not find but the job's files contain. `ready` are the workers whose
+    server answered on their own machine. `bare` means that there is only a log: the spec is a placeholder,
+    and nothing of it is quoted. `shown_end` is the outcome that the log's end shows; `went_on`: it shows
+    none, but a success, a result or further steps beside an error; `restarted`: a launcher reports the end of
+    its ranks, and output of further ones follows.
     """
 
     spec: MPIJob
@@ -151,19 +154,19 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def going(self) -> bool:
-        """Whether the job has not ended: it waits or runs."""
+        """Whether the job waits or runs."""
         return self.phase is not None and not self.phase.final
 
     @property
     def succeeded(self) -> bool:
-        """Whether nothing known speaks against success."""
+        """Whether the run ended and nothing known contradicts its success."""
         exits = (*self.workers, *self.ranks, *((self.launcher,) if self.launcher else ()))
         known = bool(exits) or self.shown_end is True
         return self.reason in ("", "Completed") and known and all(exit.good for exit in exits)
 
     @property
     def outcome_unseen(self) -> bool:
-        """Whether there is only a log, and nothing says how the run ended."""
+        """Whether there is only a log, and it does not show how the run ended."""
         return self.bare and self.launcher is None and not self.ranks and self.shown_end is None
 
     @property
@@ -173,15 +176,14 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def ranks_watched(self) -> bool:
-        """Whether the engine knows each rank: then one that ends with an error ends the job at once."""
+        """Whether the engine knows each rank: then a failed rank ends the job at once."""
         return bool(self.ranks or self.census)
 
     def memory_of(self, worker: int | None) -> Memory | None:
-        """Return what is known of one worker's memory."""
         return next((memory for memory in self.memory if memory.worker == worker), None)
 
     def worker_of(self, rank: int | None) -> int | None:
-        """Return the worker that held a rank: by its exit or the census, else by the plan's layout."""
+        """Return the worker of a rank: by its exit or the census, else by the planned layout."""
         if rank is None:
             return None
         seen = next((exit.worker for exit in self.ranks if exit.index == rank), None)
@@ -192,7 +194,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return self.spec.worker_of(rank)
 
     def ranks_of(self, worker: int | None) -> tuple[int, ...]:
-        """Return the ranks that one worker holds, by the census, else by the plan's layout."""
+        """Return the ranks of one worker, by the census, else by the planned layout."""
         if worker is None or self.bare:
             return ()
         found = tuple(state.rank for state in self.census if state.worker == worker)

@@ -1,15 +1,13 @@
-"""The classes of MPI errors by their numbers in Open MPI's mpi.h.
+"""Names of MPI error classes by their numbers in Open MPI's mpi.h.
 
-A rank of Open MPI whose call failed exits with the number of the class, if the program does not handle it.
+If an MPI call fails and the program does not handle it, a rank of Open MPI exits with the number of the
+class.
 """
 
 from __future__ import annotations
 
-RANK, UNKNOWN, TRUNCATE = (
-    6,
-    14,
-    15,
-)  # UNKNOWN is also what ends a rank that lost the connection to another one
+# A rank that lost its connection to another one exits with UNKNOWN, too.
+RANK, UNKNOWN, TRUNCATE = 6, 14, 15
 _NAMES = (
     *("BUFFER", "COUNT", "TYPE", "TAG", "COMM", "RANK", "REQUEST", "ROOT", "GROUP", "OP", "TOPOLOGY", "DIMS"),
     *("ARG", "UNKNOWN", "TRUNCATE", "OTHER", "INTERN", "IN_STATUS", "PENDING", "ACCESS", "AMODE", "ASSERT"),

@@ -1,7 +1,7 @@
-"""Which causes make jobs fail, and how often: one look over many finished jobs, for whoever runs the place.
+"""Finds frequent causes of failures among many finished jobs, for administrators.
 
-Pure; the jobs are collected by the client. A cause that made several jobs of a namespace fail is a pattern, and
-so is a machine on which failures gather while jobs on others end well.
+Pure; the client collects the jobs. A cause that made several jobs of a namespace fail is a pattern, and so is
+a machine on which failures accumulate while jobs on others succeed.
 """
 
 from __future__ import annotations
@@ -47,24 +47,26 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(states: Iterable[JobState], *, since: float, until: float, least: int = LEAST) -> Fleet:
-    """Return the patterns among the jobs that ended in a time, the most frequent first."""
+    """Return the patterns among the jobs that ended in a period, the most frequent first."""
     ended = [state for state in states if state.phase.final and since <= (state.finished or 0.0) <= until]
     failed = sorted((s for s in ended if s.phase is Phase.FAILED), key=lambda s: s.finished or 0.0)
-    lasted = _lasted(until - since)
+    period = _period(until - since)
     causes: dict[tuple[str, str], list[JobState]] = {}
     for state in failed:
         causes.setdefault((_cause(state).code, state.ref.namespace), []).append(state)
     found = [
-        _of_cause(code, place, same, lasted) for (code, place), same in causes.items() if len(same) >= least
+        _of_cause(code, namespace, same, period)
+        for (code, namespace), same in causes.items()
+        if len(same) >= least
     ]
-    found += _nodes(ended, failed, lasted, least)
+    found += _nodes(ended, failed, period, least)
     return Fleet(
         since=since,
         until=until,
         ended=len(ended),
         failed=len(failed),
-        message=_summary(len(ended), len(failed), lasted),
-        patterns=tuple(sorted(found, key=lambda one: (-one.count, -one.last, one.message))),
+        message=_summary(len(ended), len(failed), period),
+        patterns=tuple(sorted(found, key=lambda pattern: (-pattern.count, -pattern.last, pattern.message))),
         single=sum(len(same) for same in causes.values() if len(same) < least),
     )
 
@@ -76,30 +78,30 @@ def _cause(state: JobState) -> Finding:
     )
 
 
-def _of_cause(code: str, namespace: str, same: Sequence[JobState], lasted: str) -> Pattern:
+def _of_cause(code: str, namespace: str, same: Sequence[JobState], period: str) -> Pattern:
     last = _cause(same[-1])
-    text = f"{len(same)} job{'s' if len(same) > 1 else ''} failed in {lasted} with {code} in namespace {namespace}"
+    text = f"{len(same)} job{'s' if len(same) > 1 else ''} failed in {period} with {code} in namespace {namespace}"
     return _pattern(same, text, code=code, namespace=namespace, example=last.message, hint=last.hint)
 
 
 def _nodes(
-    ended: Sequence[JobState], failed: Sequence[JobState], lasted: str, least: int
+    ended: Sequence[JobState], failed: Sequence[JobState], period: str, least: int
 ) -> Iterable[Pattern]:
-    """Yield machines on which failures gather: several, and more than half of those that can be placed."""
-    placed = [(state, node) for state in failed if (node := _node(state))]
-    others = {worker.node for state in ended for worker in state.workers if worker.node}
-    for node in sorted({node for _, node in placed}):
-        same = [state for state, where in placed if where == node]
-        if len(others) > 1 and len(same) >= max(least, 2) and 2 * len(same) > len(placed):
-            text = f"{len(same)} of {len(placed)} jobs that failed in {lasted} failed on machine {node}"
+    # Several failures, and more than half of those whose machine is known.
+    located = [(state, node) for state in failed if (node := _node(state))]
+    nodes = {worker.node for state in ended for worker in state.workers if worker.node}
+    for node in sorted({node for _, node in located}):
+        same = [state for state, where in located if where == node]
+        if len(nodes) > 1 and len(same) >= max(least, 2) and 2 * len(same) > len(located):
+            text = f"{len(same)} of {len(located)} jobs that failed in {period} failed on machine {node}"
             hint = f"inspect the node: kubectl describe node {node}"
             yield _pattern(same, text, node=node, example=_cause(same[-1]).message, hint=hint)
 
 
 def _node(state: JobState) -> str:
-    """Return the machine of the worker that the cause names, if it is known."""
-    blamed = _cause(state).worker
-    return next((worker.node for worker in state.workers if worker.index == blamed), "")
+    """Return the machine of the worker that the cause names; "" if it is unknown."""
+    index = _cause(state).worker
+    return next((worker.node for worker in state.workers if worker.index == index), "")
 
 
 def _pattern(
@@ -127,14 +129,14 @@ def _pattern(
     )
 
 
-def _summary(ended: int, failed: int, lasted: str) -> str:
+def _summary(ended: int, failed: int, period: str) -> str:
     if not ended:
-        return f"no job ended in {lasted}"
-    return f"{failed} of {ended} job{'s' if ended > 1 else ''} that ended in {lasted} failed"
+        return f"no job ended in {period}"
+    return f"{failed} of {ended} job{'s' if ended > 1 else ''} that ended in {period} failed"
 
 
-def _lasted(seconds: float) -> str:
-    """Return a time as a sentence has it: `the last hour`, `the last 24 hours`, `the last 30 minutes`."""
+def _period(seconds: float) -> str:
+    """Return a period for a message: `the last hour`, `the last 24 hours`, `the last 30 minutes`."""
     minutes = round(seconds / 60)
     for size, noun in ((1440, "day"), (60, "hour"), (1, "minute")):
         if minutes >= size and minutes % size == 0 and (minutes == size or size < 1440 or minutes > 2 * size):

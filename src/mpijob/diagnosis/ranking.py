@@ -1,8 +1,8 @@
-"""Apply the rules to the evidence, and say the first cause first.
+"""Applies the rules to the evidence and ranks the findings, the first cause first.
 
-The order of trust: decisions, then measured facts, then by time the first exit or specific line, then
-time limits, then generic banners. Where only the way of an end is known, the program's own words before it are
-told. When nothing is recognised, the answer says so and leads with the most telling line; it never invents a cause.
+The order of trust: decisions, then measured facts, then by time the first exit or specific line, then time
+limits, then generic banners. If only the way of an end is known, the program's own last lines are quoted. If
+no rule matches, the finding says so and quotes the most relevant line; a cause is never invented.
 """
 
 from __future__ import annotations
@@ -32,42 +32,46 @@ _JOB = re.compile(r"\bJOB\b")
 _OF_A_JOB = re.compile(r"(?:: |, then |; )mpijob \w+ JOB\b.*$")
 _OF_WORKERS = ("slots", "resources", "placement")
 _COMMAND = re.compile(r": ((?:mpijob|kubectl|pip|chmod|mkdir) [^;]+)$")
-OWN_WORDS = 0.6  # how sure it is that a program's own words name the cause
-LAST_WORDS = 0.5  # and that the only error does, where a log ends with it
+# Confidence that a program's own error line names the cause, and that the only error at the end of a log does.
+OWN_WORDS = 0.6
+LAST_WORDS = 0.5
 
 
 def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
-    """Return the findings, most likely first cause first; `site` are rules of the user's own site.
+    """Return the findings, the most likely first cause first; `site` are rules of the user's site.
 
-    There are none for a job that succeeded, nor for one that waits or runs without a sign of trouble.
+    There are none for a job that succeeded, nor for a waiting or running one without a problem.
     """
-    rules = [rule for rule in (*site, *RULES) if _may(rule, seen)]
-    own = sum(_may(rule, seen) for rule in site)  # a site knows its own lines best
+    rules = [rule for rule in (*site, *RULES) if _applies(rule, seen)]
+    # Site rules come first within a level of trust: a site knows its own messages best.
+    own = sum(_applies(rule, seen) for rule in site)
     hits = sorted(
-        (hit for hit in find(seen, rules) if not _followed(seen, hit)),
+        (hit for hit in find(seen, rules) if not _is_launcher_echo(seen, hit)),
         key=lambda hit: (hit.trust, hit.place >= own, hit.weak, hit.time, hit.place),
     )
-    warnings, kept = _apart(_kept(_without_survived(hits)))
+    warnings, kept = _split_warnings(_deduplicated(_without_survived(hits)))
     if seen.succeeded or seen.going:
-        return tuple(_named(_finding(seen, hit), seen) for hit in (*kept, *warnings)[:MOST_FINDINGS])
+        return tuple(_with_job_name(_finding(seen, hit), seen) for hit in (*kept, *warnings)[:MOST_FINDINGS])
     if kept and (kept[0].rule.only_how or kept[0].weak or kept[0].trust is Trust.GENERIC):
-        kept = _in_own_words(seen, kept)
+        kept = _with_own_error_first(seen, kept)
     elif kept:
         kept = _with_earlier_error(seen, kept, hits)
-    found = [_finding(seen, hit) for hit in kept or _last_words(seen, warnings)]
+    found = [_finding(seen, hit) for hit in kept or _only_error(seen, warnings)]
     if not found and (unknown := _unknown(seen)) is not None:
         found.append(unknown)
-    found += [_warned(_finding(seen, hit)) for hit in warnings if found]
-    return tuple(_named(finding, seen) for finding in found[:MOST_FINDINGS])
+    found += [_as_warning(_finding(seen, hit)) for hit in warnings if found]
+    return tuple(_with_job_name(finding, seen) for finding in found[:MOST_FINDINGS])
 
 
-def _followed(seen: Evidence, hit: Hit) -> bool:
-    """Whether a launcher reports a signal of its own doing: the engine saw a rank end in another way before it."""
+def _is_launcher_echo(seen: Evidence, hit: Hit) -> bool:
+    # Whether a launcher reports a signal that it sent itself: the engine observed an earlier end of another
+    # kind.
     first = first_rank_exit(seen)
     reported = hit.where is not None and hit.where.role == Role.LAUNCHER.value and not hit.fact
     if not reported:
         return False
-    if first is None:  # a launcher says of ranks that the engine ended what it says of killed ones
+    # Launchers report ranks that the engine ended as killed ones.
+    if first is None:
         return seen.reason in ENDED_BY_ENGINE and hit.rule.id == "OOM_KILLED"
     if hit.rule.id == "OOM_KILLED" and first.killer not in (None, signal.SIGKILL):
         return True
@@ -76,7 +80,7 @@ def _followed(seen: Evidence, hit: Hit) -> bool:
 
 
 def _without_survived(hits: list[Hit]) -> list[Hit]:
-    """Return the hits without those that the run may have survived, where another one names what ended it."""
+    # Lines that the run may have survived do not count if another one shows what ended it.
     ending = any(
         hit.trust is Trust.CAUSE and not (hit.survived or hit.weak or _names_no_cause(hit)) for hit in hits
     )
@@ -87,20 +91,18 @@ def _names_no_cause(hit: Hit) -> bool:
     return hit.rule.only_how or hit.rule.warning
 
 
-def _apart(hits: list[Hit]) -> tuple[list[Hit], list[Hit]]:
-    """Return warnings apart from causes: what is said in runs that end well, too, causes nothing by itself."""
+def _split_warnings(hits: list[Hit]) -> tuple[list[Hit], list[Hit]]:
+    # Lines that also occur in successful runs cause nothing by themselves.
     return [hit for hit in hits if hit.rule.warning], [hit for hit in hits if not hit.rule.warning]
 
 
-def _warned(finding: Finding) -> Finding:
+def _as_warning(finding: Finding) -> Finding:
     return msgspec.structs.replace(finding, severity=Severity.WARNING)
 
 
-def _in_own_words(seen: Evidence, kept: list[Hit]) -> list[Hit]:
-    """Return the hits with the program's own last words first, where nothing else is known but how it ended.
-
-    Of what only says that something failed, the most telling line is evidence, and no cause.
-    """
+def _with_own_error_first(seen: Evidence, kept: list[Hit]) -> list[Hit]:
+    # If only the way of the end is known, the program's last error comes first. A line that only says that
+    # something failed is evidence, not a cause.
     how = kept[0]
     told = None if seen.veiled else telling_line.find(seen, rank=how.rank)
     if told is None and (how.rule.only_how or how.weak) and not seen.veiled:
@@ -110,17 +112,14 @@ def _in_own_words(seen: Evidence, kept: list[Hit]) -> list[Hit]:
     if not how.rule.only_how and not (told.last and told.points >= EXPLICIT):
         return [msgspec.structs.replace(how, evidence=(*told.evidence[:3], *how.evidence)), *kept[1:]]
     return [
-        _own(told, how),
+        _own_error(told, how),
         *(hit for hit in kept if not hit.rule.only_how and not hit.weak and hit.trust < Trust.GENERIC),
     ]
 
 
 def _with_final_words(seen: Evidence, how: Hit) -> Hit:
-    """Return an end with what was written last before it, where no line looks wrong.
-
-    What a rank that exited with an error wrote to stderr last is its own report, whatever words it uses. Elsewhere the
-    last line may be the reason, and proves nothing.
-    """
+    # What a failed rank wrote last to stderr is its own report, in whatever words. Elsewhere the last line
+    # may be the reason, but proves nothing.
     by_itself = how.values.get("code") and (how.fact or (how.rule.id == "MPI_ABORT" and how.rank is not None))
     final = telling_line.final_words(seen, how.rank, how.time) if by_itself else None
     if final is not None:
@@ -141,11 +140,9 @@ def _with_final_words(seen: Evidence, how: Hit) -> Hit:
 
 
 def _with_earlier_error(seen: Evidence, kept: list[Hit], hits: list[Hit]) -> list[Hit]:
-    """Return the hits with an error that was written before the first of them, and that no rule knows.
-
-    It is evidence. Before a crash it is the cause: a process that has reported an error and crashes then, crashes
-    because of it. A complaint that does not call itself an error is evidence there.
-    """
+    # An earlier error that no rule knows is evidence. Before a crash it is the cause: a process that reported
+    # an error and then crashes, crashes because of it. A complaint that is not called an error is evidence
+    # only.
     first = kept[0]
     if seen.veiled or (first.fact and not first.rule.crash):
         return kept
@@ -155,15 +152,13 @@ def _with_earlier_error(seen: Evidence, kept: list[Hit], hits: list[Hit]) -> lis
         before = telling_line.complaints_before(seen, first.time) if first.rule.crash else ()
         return [msgspec.structs.replace(first, evidence=(*before, *first.evidence)), *kept[1:]]
     if first.rule.crash:
-        return [_own(told, first), *kept]
+        return [_own_error(told, first), *kept]
     return [msgspec.structs.replace(first, evidence=(told.quote, *first.evidence)), *kept[1:]]
 
 
-def _last_words(seen: Evidence, warnings: list[Hit]) -> list[Hit]:
-    """Return the only error of a run that failed, where its log ends with it and no rule knows it.
-
-    What is written in runs that end well, too, is none.
-    """
+def _only_error(seen: Evidence, warnings: list[Hit]) -> list[Hit]:
+    # The only error of a failed run, if its log ends with it. Lines that also occur in successful runs do not
+    # count.
     if seen.veiled or seen.outcome_unseen:
         return []
     harmless = frozenset(quote for hit in warnings for quote in hit.evidence)
@@ -187,39 +182,38 @@ def _last_words(seen: Evidence, warnings: list[Hit]) -> list[Hit]:
 
 
 def _ends_with(told: telling_line.Telling, seen: Evidence) -> bool:
-    """Whether a run ended with an error line; a complaint without the word counts where a failure is known."""
+    # A complaint without the word error counts only if a failure is known.
     known = seen.launcher is not None or told.reported
     if not told.first or told.points < (COMPLAINT if known or told.very_last else EXPLICIT):
         return False
     if told.of_launcher and not told.boxed and not known:
-        return told.very_last  # a library complains of much that a run survives
+        # Libraries complain about much that a run survives.
+        return told.very_last
     return told.last or ((known or seen.shown_end is False) and told.nearly_last)
 
 
-def _own(told: telling_line.Telling, how: Hit) -> Hit:
-    """Return the program's own words as a cause, of the rank that wrote them."""
+def _own_error(told: telling_line.Telling, how: Hit) -> Hit:
     values = {"error": told.text, "code": how.values.get("code")}
     rank, worker = (told.rank, told.worker) if told.rank is not None else (how.rank, how.worker)
     rule = LAUNCHER_ERROR if told.of_launcher else PROGRAM_ERROR
     return Hit(rule, -1, told.time, worker, rank, values, told.evidence, OWN_WORDS, told.place)
 
 
-def _may(rule: Rule, seen: Evidence) -> bool:
-    """Whether a rule may fire: of a job that goes on, only what is known or worth a warning is told."""
+def _applies(rule: Rule, seen: Evidence) -> bool:
+    # For a job that has not ended, only facts and rules marked `while_running` apply.
     if seen.going:
         return rule.while_running or bool(rule.facts)
     return not seen.succeeded or _doubts_success(rule, seen)
 
 
-def _named(finding: Finding, seen: Evidence) -> Finding:
-    """Return the finding with commands that can be copied: they name the job; without one they are left out."""
+def _with_job_name(finding: Finding, seen: Evidence) -> Finding:
+    # Commands name the job, so that they can be copied; for a log without a job they are removed.
     if seen.bare:
         bare = tuple(msgspec.structs.replace(fix, text=_OF_A_JOB.sub("", fix.text), command="")
                      if _OF_A_JOB.search(fix.text) else fix for fix in finding.fixes)  # fmt: skip
-        told = tuple({fix.text: fix for fix in reversed(bare)}.values())[
-            ::-1
-        ]  # without those that became the same
-        return msgspec.structs.replace(finding, hint=_OF_A_JOB.sub("", finding.hint), fixes=told)
+        # Without duplicates: some fixes differ only in their command.
+        unique = tuple({fix.text: fix for fix in reversed(bare)}.values())[::-1]
+        return msgspec.structs.replace(finding, hint=_OF_A_JOB.sub("", finding.hint), fixes=unique)
     name = seen.spec.name
     fixes = tuple(
         msgspec.structs.replace(fix, text=_JOB.sub(name, fix.text), command=_JOB.sub(name, fix.command))
@@ -229,7 +223,7 @@ def _named(finding: Finding, seen: Evidence) -> Finding:
 
 
 def summary(failed: int, total: int) -> str:
-    """Return the job's failure in one line: `Failed - 1/8 workers failed`."""
+    """Return the failure in one line: `Failed - 1/8 workers failed`."""
     return f"Failed - {failed}/{total} workers failed"
 
 
@@ -239,17 +233,17 @@ def fixed(job: MPIJob, fix: Fix) -> MPIJob:
 
 
 def _doubts_success(rule: Rule, seen: Evidence) -> bool:
-    """Whether a rule may fire although all ended with 0; a proved world silences what was only said."""
+    # If the world was proved, lines alone do not contradict the success.
     return rule.even_on_success and (rule.trust is Trust.FACT or not seen.world_proved)
 
 
-def _kept(hits: list[Hit]) -> list[Hit]:
-    """Return one hit a rule, without those that say less than another does."""
+def _deduplicated(hits: list[Hit]) -> list[Hit]:
+    # One hit per rule, without those that another rule explains better.
     first: dict[str, Hit] = {}
     for hit in hits:
         first[hit.rule.id] = _joined(first[hit.rule.id], hit) if hit.rule.id in first else hit
-    idle = [hit for hit in first.values() if any(_better(other, hit) for other in first.values())]
-    rest = [_placed(hit, idle) for hit in first.values() if hit not in idle]
+    idle = [hit for hit in first.values() if any(_is_better(other, hit) for other in first.values())]
+    rest = [_with_rank(hit, idle) for hit in first.values() if hit not in idle]
     reports = tuple(quote for hit in rest if hit.trust is Trust.GENERIC for quote in hit.evidence)
     specific = [
         msgspec.structs.replace(hit, evidence=reports)
@@ -263,7 +257,7 @@ def _kept(hits: list[Hit]) -> list[Hit]:
 
 
 def _joined(first: Hit, later: Hit) -> Hit:
-    """Return the first hit of a rule with what only a later one knew."""
+    # The first hit, completed with what only a later one knows.
     if first.rank is not None and later.rank is not None and first.rank != later.rank:
         return first
     return msgspec.structs.replace(
@@ -277,29 +271,27 @@ def _joined(first: Hit, later: Hit) -> Hit:
     )
 
 
-def _placed(hit: Hit, idle: list[Hit]) -> Hit:
-    """Return a hit with the rank that a weaker report of the same failure names, on the same worker.
-
-    What happened to the launcher happened to no rank: those that end with it only follow.
-    """
+def _with_rank(hit: Hit, idle: list[Hit]) -> Hit:
+    # With the rank that a weaker report of the same failure names, on the same worker. A failure of the
+    # launcher has no rank: ranks that end with it only follow.
     if hit.rank is not None or hit.trust is not Trust.CAUSE or hit.rule.of_launcher:
         return hit
-    ranks = (other for other in idle if other.rank is not None and _better(hit, other))
+    ranks = (other for other in idle if other.rank is not None and _is_better(hit, other))
     named = next((other for other in ranks if hit.worker in (None, other.worker)), None)
     return hit if named is None else msgspec.structs.replace(hit, rank=named.rank, worker=named.worker)
 
 
-def _better(other: Hit, hit: Hit) -> bool:
-    """Whether another finding makes this one idle: the same failure, said more exactly."""
-    to_all = (
-        "*" in hit.rule.yields_to and "*" not in other.rule.yields_to
-    )  # two such rules would silence each other
+def _is_better(other: Hit, hit: Hit) -> bool:
+    # Whether another hit is the same failure, described more exactly.
+    # Two rules that yield to all would suppress each other.
+    to_all = "*" in hit.rule.yields_to and "*" not in other.rule.yields_to
     if other is hit or not (to_all or other.rule.id in hit.rule.yields_to):
         return False
     if other.trust is Trust.GENERIC and hit.trust < Trust.GENERIC:
         return False
     if other.trust is Trust.LIMIT and not other.fact and hit.rule.only_how and hit.time < other.time:
-        return False  # what was cancelled after a rank had ended was cancelled because of that
+        # A job that was cancelled after a rank's end was cancelled because of that.
+        return False
     strangers = other.rank is not None and hit.rank is not None and other.rank != hit.rank
     return not strangers or other.trust < hit.trust or other.time <= hit.time + TOGETHER_SECONDS
 
@@ -308,7 +300,7 @@ def _finding(seen: Evidence, hit: Hit) -> Finding:
     rule, values = hit.rule, words(seen, hit.worker, hit.rank, hit.values)
     causes = (fill(cause, values) for cause in rule.causes)
     group = "" if hit.worker is None or seen.bare else seen.spec.part_of(hit.worker).group
-    fixes = tuple(fix for fix in _fixes(rule, values, seen.spec, group) if not _applied(seen, fix))
+    fixes = tuple(fix for fix in _fixes(rule, values, seen.spec, group) if not _is_applied(seen, fix))
     said = values.get("said")
     return Finding(
         code=rule.id,
@@ -328,51 +320,52 @@ def _finding(seen: Evidence, hit: Hit) -> Finding:
 def _fixes(rule: Rule, values: Mapping[str, Any], spec: MPIJob, group: str) -> Iterator[Fix]:
     for remedy in rule.remedies:
         patch = of_group(spec, group, fill_patch(remedy.patch, values))
-        if (text := fill(remedy.text, values)) and not _incomplete(patch):
+        if (text := fill(remedy.text, values)) and not _is_incomplete(patch):
             command = _COMMAND.search(text)
             yield Fix(text, patch, command[1] if command else "")
 
 
 def of_group(spec: MPIJob, group: str, patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a patch of a job, with what it changes of one worker changed in that worker's group."""
-    own = {name: patch[name] for name in _OF_WORKERS if name in patch}
-    if not own or not group:
+    """Return a patch of a job; changes of the worker fields are moved to the worker's group."""
+    of_workers = {name: patch[name] for name in _OF_WORKERS if name in patch}
+    if not of_workers or not group:
         return dict(patch)
     part = next(part.job for part in spec.parts if part.group == group)
-    changed = {name: merged(msgspec.to_builtins(getattr(part, name)), value) for name, value in own.items()}
+    changed = {
+        name: merged(msgspec.to_builtins(getattr(part, name)), value) for name, value in of_workers.items()
+    }
     groups = [
-        one | changed if one["name"] == group else one
-        for one in (msgspec.to_builtins(each) for each in spec.groups)
+        group_document | changed if group_document["name"] == group else group_document
+        for group_document in (msgspec.to_builtins(declared) for declared in spec.groups)
     ]
-    return {name: value for name, value in patch.items() if name not in own} | {"groups": groups}
+    return {name: value for name, value in patch.items() if name not in of_workers} | {"groups": groups}
 
 
-def _applied(seen: Evidence, fix: Fix) -> bool:
-    """Whether a job has already what a fix would change."""
+def _is_applied(seen: Evidence, fix: Fix) -> bool:
     spec = msgspec.to_builtins(seen.spec) if fix.patch and not seen.bare else {}
     return bool(spec) and merged(spec, fix.patch) == spec
 
 
-def _incomplete(patch: Any) -> bool:
+def _is_incomplete(patch: Any) -> bool:
     if isinstance(patch, (dict, list)):
-        return any(_incomplete(value) for value in (patch.values() if isinstance(patch, dict) else patch))
+        return any(_is_incomplete(value) for value in (patch.values() if isinstance(patch, dict) else patch))
     return patch is None
 
 
 def _facts_as_evidence(seen: Evidence, hit: Hit, values: Mapping[str, Any]) -> tuple[str, ...]:
     lines = ("memory: peak {peak} of {limit}", "ended by {signal_name}", "exit code {code}", "{message}")
-    told = [line for template in lines if (line := fill(template, values))]
-    several = "," in (there := values.get("ranks_there") or "") or "-" in there
-    ranks = f"rank{'s' if several else ''} {there}" if there and hit.rank is None else None
-    whose = [part for part in (ranks, fill("on {node}", values)) if part]
+    known_lines = [line for template in lines if (line := fill(template, values))]
+    is_plural = "," in (ranks_there := values.get("ranks_there") or "") or "-" in ranks_there
+    ranks = f"rank{'s' if is_plural else ''} {ranks_there}" if ranks_there and hit.rank is None else None
+    subject = [part for part in (ranks, fill("on {node}", values)) if part]
     known = seen.started is not None and hit.time
     when = [f"{lasting(max(0.0, hit.time - (seen.started or 0.0)))} after the start"] if known else []
-    about = "; ".join((*when, *whose))
-    return (*told, *((about,) if about and told else ()))
+    context = "; ".join((*when, *subject))
+    return (*known_lines, *((context,) if context and known_lines else ()))
 
 
 def _unknown(seen: Evidence) -> Finding | None:
-    """Return that the cause is not recognised, with the most telling line; nothing where no failure can be seen."""
+    # Nothing if the log shows no failure at all.
     told = telling_line.find(seen)
     if told is None and seen.outcome_unseen:
         return None
@@ -403,12 +396,13 @@ def _how(launcher: Exit | None) -> str | None:
 
 
 def _last_lines(seen: Evidence) -> tuple[str, ...]:
-    """Return the last lines of the first stream that has any."""
-    return next((quotes for one in streams(seen) if (quotes := one.quote(one.count - 5, one.count))), ())
+    return next(
+        (quotes for stream in streams(seen) if (quotes := stream.quote(stream.count - 5, stream.count))), ()
+    )
 
 
 def merged(spec: Any, patch: Any) -> Any:
-    """Return plain values with a patch laid over them: mappings are joined, all else is replaced."""
+    """Return plain values with a patch applied: mappings are merged, all else is replaced."""
     if not (isinstance(spec, dict) and isinstance(patch, dict)):
         return patch
     return spec | {key: merged(spec.get(key), value) for key, value in patch.items()}

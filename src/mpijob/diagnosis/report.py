@@ -1,8 +1,7 @@
-"""Everything that is told about why a job stands where it stands: one value for every face.
+"""The diagnosis of a job or log: one value for every interface.
 
-A summary, the findings with the place of each in the log, when things happened, a checklist in which what is
-not known says so, and the fixes with the numbers by which `--with-fix` takes them. Pure; who asks the engine
-for state and events is `client/observe/diagnose`, who prints is a face.
+A summary, the findings with their places in the log, a timeline, a checklist, and numbered fixes for
+`--with-fix`. Pure; `client/observe/diagnose` reads state and events, and the interfaces print it.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 def of_job(
     state: JobState, seen: Evidence, findings: tuple[Finding, ...], events: tuple[Event, ...]
 ) -> Diagnosis:
-    """Return what is told about a job."""
+    """Return the diagnosis of a job."""
     return Diagnosis(
         summary=_summary(state, findings),
         job=state.ref.name,
@@ -86,7 +85,7 @@ def of_job(
 
 
 def of_log(seen: Evidence, findings: tuple[Finding, ...]) -> Diagnosis:
-    """Return what is told about a bare log."""
+    """Return the diagnosis of a log without a job."""
     first = findings[0] if findings else None
     if first is not None:
         summary = first.message
@@ -104,7 +103,7 @@ def of_log(seen: Evidence, findings: tuple[Finding, ...]) -> Diagnosis:
 
 
 def numbered(findings: Iterable[Finding]) -> tuple[Numbered, ...]:
-    """Return the fixes of all findings in the order in which they are shown, counted from 1."""
+    """Return the fixes of all findings in the order in which they are shown, numbered from 1."""
     fixes = [(finding.code, fix) for finding in findings for fix in finding.fixes]
     return tuple(
         Numbered(number, code, fix.text, fix.patch, fix.command)
@@ -125,20 +124,20 @@ def _summary(state: JobState, findings: tuple[Finding, ...]) -> str:
 
 
 def _timeline(state: JobState, findings: tuple[Finding, ...], events: tuple[Event, ...]) -> Iterator[Step]:
-    alone = any(finding.code in WORLD for finding in findings)
-    steps = [_doubted(step) if alone else step for step in _milestones(state, events)]
+    no_world = any(finding.code in WORLD for finding in findings)
+    steps = [_without_mpi(step) if no_world else step for step in _milestones(state, events)]
     steps += _first_error(findings[0] if findings else None)
     if state.finished is not None:
-        known = any(state.message == finding.message for finding in findings)
+        is_known = any(state.message == finding.message for finding in findings)
         end = _ENDS.get(state.phase, state.phase.value)
-        steps.append(Step(state.finished, end, "" if known else state.message))
+        steps.append(Step(state.finished, end, "" if is_known else state.message))
     yield from sorted(steps, key=lambda step: step.time)
 
 
 def _milestones(state: JobState, events: tuple[Event, ...]) -> Iterator[Step]:
-    told = [event for event in events if event.reason in _MILESTONES]
-    yield from (Step(event.time, _MILESTONES[event.reason], event.message) for event in told)
-    seen = {_MILESTONES[event.reason] for event in told}
+    milestones = [event for event in events if event.reason in _MILESTONES]
+    yield from (Step(event.time, _MILESTONES[event.reason], event.message) for event in milestones)
+    seen = {_MILESTONES[event.reason] for event in milestones}
     known = (
         ("submitted", state.created or None),
         ("resources given", state.started),
@@ -147,13 +146,12 @@ def _milestones(state: JobState, events: tuple[Event, ...]) -> Iterator[Step]:
     yield from (Step(time, what) for what, time in known if time is not None and what not in seen)
 
 
-def _doubted(step: Step) -> Step:
-    """Return a milestone as what is left of it where a finding says that the ranks were no world of MPI."""
+def _without_mpi(step: Step) -> Step:
+    # If the ranks formed no MPI world, MPI did not start.
     return Step(step.time, "ranks started") if step.what == _MILESTONES["Running"] else step
 
 
 def _first_error(finding: Finding | None) -> Iterator[Step]:
-    """Yield when the first cause was seen in a log, where that is known."""
     place = finding.place if finding is not None else None
     if finding is not None and place is not None and place.time:
         yield Step(place.time, "first error", finding.evidence[0] if finding.evidence else "", place)

@@ -1,7 +1,7 @@
-"""What a rule is: data that names a cause by its signs, in plain language, with the changes that mend it.
+"""What a rule is: data that identifies a cause by its signs, explains it and proposes changes that fix it.
 
-A sign is a pattern in what was said, or the name of a fact that `signals` reads from exits and memory.
-Each entry of `rules` is one of these; `ranking` applies them; `rule_docs` writes their troubleshooting page.
+A sign is a pattern in the output, or the name of a fact that `signals` reads from exits and memory. Each
+entry of `rules` is one of these; `ranking` applies them; `rule_docs` writes their troubleshooting page.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 
 
 class Trust(IntEnum):
-    """How far a sign is believed, the most first; within one level the earlier sign wins.
+    """How much a sign is trusted, the most first; within one level the earlier sign wins.
 
-    DECISION: somebody wanted it. FACT: measured. CAUSE: a first exit or a specific line; no line is believed
-    more. LIMIT: a time limit that ended something else's fault. GENERIC: banners that follow any failure.
+    DECISION: someone asked for it. FACT: measured. CAUSE: a first exit or a specific line; no line is trusted
+    more. LIMIT: a time limit that ended a job with another fault. GENERIC: banners that follow any failure.
     """
 
     DECISION = 0
@@ -30,12 +30,12 @@ class Trust(IntEnum):
 
 
 class Sign(msgspec.Struct, frozen=True):
-    """A pattern in the text; it is tried only where its literal occurs, so it costs nothing elsewhere.
+    """A pattern in the output; it is tried only where its literal occurs, so it costs nothing elsewhere.
 
-    A blank in the pattern stands for any white space, because banners wrap; `[ ]` is one blank. With a `code`, a rank
-    that is known to have ended with another one went on after it. A group `here` says where the sign stands, where the
-    pattern has to look at what is before it. A `weak` sign is also written of ranks that the
-    launcher itself ended because another one had failed: an error that was reported tells more.
+    A blank in the pattern matches any white space, because banners wrap; `[ ]` is one blank. With a `code`, a
+    rank that is known to have ended with another code survived it. A group `here` is the sign's place, for
+    patterns that must match earlier text. A `weak` sign is also written for ranks that the launcher itself
+    ended because another one had failed: a reported error is better.
     """
 
     literal: str
@@ -50,21 +50,21 @@ class Sign(msgspec.Struct, frozen=True):
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """One change that may fix it. Fields in braces are filled in; without them it is not offered."""
+    """One change that may fix it. Fields in braces are filled in; if one is unknown, the remedy is not offered."""
 
     text: str
     patch: Mapping[str, Any] = {}
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One cause. `causes` are sentences, the first whose fields are all known is said.
+    """One cause. `causes` are sentences; the first whose fields are all known is used.
 
-    `uncaught` wants the sign to be among the last things that its rank said. `yields_to` names rules
-    that say it better when both hold. `even_on_success` may fire although everything ended with 0,
-    `while_running` although the job goes on. `warning` is said in runs that end well, too: it is never a cause
-    by itself. `only_how` tells how a rank ended and not why: its own words tell more. `crash` is a signal that a
-    rank got for what it did: an error that it reported before is the cause. `of_launcher` happened to no
-    rank. `example` is for its page, where the sentence is the engine's own.
+    `uncaught` requires the sign to be among the last lines of its rank. `yields_to` names rules that explain
+    it better if both match. `even_on_success` may match although everything ended with 0, `while_running`
+    although the job has not ended. `warning` also occurs in successful runs, so it is never a cause by
+    itself. `only_how` describes how a rank ended and not why: its own error is better. `crash` is a signal
+    that a rank got for what it did: an error that it reported before is the cause. `of_launcher` concerns no
+    rank. `example` is for its page, if the sentence is the engine's.
     """
 
     id: str
@@ -89,7 +89,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def page(self) -> str:
-        """Where its troubleshooting page is, below docs/troubleshooting."""
+        """The path of its page, below docs/troubleshooting."""
         return f"{self.id.lower()}.md"
 
 

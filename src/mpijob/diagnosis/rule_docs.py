@@ -1,7 +1,7 @@
-"""The troubleshooting page of a rule, written from the rule itself, so that both say the same.
+"""Writes the troubleshooting page of a rule from the rule itself, so that both agree.
 
-The pages are kept in docs/troubleshooting; tests/unit/project/test_troubleshooting.py holds them in step and
-says how to write them anew.
+The pages are in docs/troubleshooting; tests/unit/project/test_troubleshooting.py compares them and describes
+how to regenerate them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mpijob.diagnosis.rules import RULES, UNKNOWN
 
 
 class _Placeholders(dict[str, str]):
-    """Every field as its name in capitals, as manuals write what differs from case to case."""
+    """Every field as its name in capitals."""
 
     def __missing__(self, name: str) -> str:
         return name.upper()
@@ -33,7 +33,7 @@ def page(rule: Rule) -> str:
 
 
 def index(codes: Mapping[str, str]) -> str:
-    """Return the index of all pages: the rules' and those of the error codes given with their titles."""
+    """Return the index of all pages: those of the rules, and of error codes, given with their titles."""
     rules = {rule.id: rule.title for rule in (*RULES, UNKNOWN)}
     return (
         "# Troubleshooting\n\n`mpijob why JOB` shows why a job failed, waits or hangs, with one of these codes; "

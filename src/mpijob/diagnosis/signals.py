@@ -1,7 +1,7 @@
-"""The facts among the evidence, by name: `memory-exceeded`, `rank-killed`, `reason:Cancelled` …
+"""Reads the facts in the evidence, by name: `memory-exceeded`, `rank-killed`, `reason:Cancelled` …
 
-Only the first process that ended badly by itself is a sign; what the launcher or we ended afterwards
-is noise. Rules refer to these names; meaning and remedies are theirs.
+Only the first process that failed by itself is a fact; what the launcher or the engine ended afterwards
+follows from it. Rules refer to these names and define meaning and remedies.
 """
 
 from __future__ import annotations
@@ -24,17 +24,25 @@ CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE
 TOGETHER_SECONDS = 0.25
 NEAR_LIMIT = 0.9
 SIDECARS = ("istio-proxy", "linkerd-proxy")
-MOST_ADDRESSES = 8  # of workers in one sentence
-MOST_NAMED = 4  # ranks in one sentence
+# The most workers and ranks in one sentence.
+MOST_ADDRESSES = 8
+MOST_NAMED = 4
 ENDED_BY_ENGINE = ("DeadlineExceeded", "StartTimeout", "Cancelled", "Suspended", "Preempted")
-STALLS = ("RANK_IDLE", "ALL_IDLE", "RANK_SILENT", "JOB_SILENT")  # the most telling first
-QUIET_SECONDS = 10.0  # of all ranks, before a deadline: less proves nothing
-DOUBTED_CODE = 0.8  # a program may use the same numbers
-DOUBTED = 0.5  # that time alone was too short
-IDLE_CORES = 0.1  # of one worker: less is no computing
+# The most specific first.
+STALLS = ("RANK_IDLE", "ALL_IDLE", "RANK_SILENT", "JOB_SILENT")
+# A shorter silence of all ranks before a deadline proves nothing.
+QUIET_SECONDS = 10.0
+# A program may exit with the same number itself.
+DOUBTED_CODE = 0.8
+# It is uncertain that the time limit alone was too short.
+DOUBTED = 0.5
+# Below this, a worker does not compute.
+IDLE_CORES = 0.1
 _KILLED = ("rank-killed", "rank-killed-by-system")
-_BY_MPI = (signal.SIGKILL, signal.SIGTERM)  # by which MPI ends the other ranks when one has failed
-_NAMED_FIRST = re.compile(  # by Open MPI's launcher
+# MPI ends the other ranks with these when one has failed.
+_BY_MPI = (signal.SIGKILL, signal.SIGTERM)
+# Open MPI's launcher names the rank that failed first.
+_NAMED_FIRST = re.compile(
     rb"The first process to do so was:\s+Process name: \[[^\n]*,(\d{1,7})\]|noticed that process rank (\d{1,7})"
     rb"|has exited due to process rank (\d{1,7}) with PID"
 )
@@ -42,13 +50,13 @@ _LOST_PEER = re.compile(
     rb"(?i)socket closed|connection (?:reset|closed)|broken pipe|lost (?:the )?connection|peer"
 )
 _LOST_DAEMON = re.compile(rb"ORTE has lost communication with a remote daemon")
-_LOST_TEXT = re.compile(
-    rb"ORTE_ERROR_LOG: Out of resource in file \S*show_help\.c"
-)  # a report of a rank, dropped
+# Open MPI 4 dropped the report of a rank.
+_LOST_TEXT = re.compile(rb"ORTE_ERROR_LOG: Out of resource in file \S*show_help\.c")
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
 _REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
 _CUT = re.compile(rb"(?:kex|ssh)_exchange_identification")
-_NESTED = "starts mpirun itself"  # as the engine says it
+# A phrase of the engine's message.
+_NESTED = "starts mpirun itself"
 _WANTED_MPI = re.compile(r"world of one; set mpi: (\w+)")
 _ASTRAY = re.compile(r"rank \d+ ran on (\S{1,253}), none of the job's workers")
 _ONE_MACHINE = re.compile(rb"Unable to find hostfile, will proceed with training with local")
@@ -69,12 +77,12 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 def facts(seen: Evidence) -> Iterator[Fact]:
-    """Yield the facts of an attempt, with the values that sentences need."""
+    """Yield the facts of an attempt, with the values for messages."""
     if seen.reason:
         values = {
             "message": seen.message or None,
             "addresses": _addresses(seen),
-            "left_well": _left_well(seen),
+            "left_well": _ended_well(seen),
             "quiet": (quiet := quiet_at_deadline(seen)),
             **_as_script(seen),
             "wanted_mpi": found[1] if (found := _WANTED_MPI.search(seen.message)) else None,
@@ -91,27 +99,27 @@ def facts(seen: Evidence) -> Iterator[Fact]:
     yield from _other_mpi(seen, said)
     yield from _silence(seen)
     yield from _stalled(seen)
-    yield from _rejected(seen, said)
-    yield from _astray(seen)
+    yield from _refused_though_ready(seen, said)
+    yield from _ran_elsewhere(seen)
     yield from _sidecars(seen, said)
     yield from _lost_nodes(seen)
     yield from _one_machine(seen, said)
 
 
 def _addresses(seen: Evidence) -> str | None:
-    """Return where the workers are, as a person would look for them: by number, name and address."""
+    # By index, name and address, as users look for them.
     pods = sorted((pod.worker, pod.name, pod.address) for pod in seen.pods if pod.worker is not None)
     planned = seen.plan.workers if seen.plan is not None else ()
     places = pods or [(worker.index, worker.name, "") for worker in planned]
-    told = [
+    entries = [
         f"{index} {name} {address or '(no address)' * bool(pods)}".rstrip() for index, name, address in places
     ]
-    more = f" and {len(told) - MOST_ADDRESSES} more" if len(told) > MOST_ADDRESSES else ""
-    return ", ".join(told[:MOST_ADDRESSES]) + more if told else None
+    more = f" and {len(entries) - MOST_ADDRESSES} more" if len(entries) > MOST_ADDRESSES else ""
+    return ", ".join(entries[:MOST_ADDRESSES]) + more if entries else None
 
 
-def _left_well(seen: Evidence) -> str | None:
-    """Return who ended with 0 although the engine ended the job: all of its ranks did, and the launcher."""
+def _ended_well(seen: Evidence) -> str | None:
+    # Which ranks ended with 0 although the engine ended the job: all of them, and the launcher did.
     well = seen.launcher is not None and seen.launcher.good and all(exit.good for exit in seen.ranks)
     if not well or len(seen.ranks) < seen.spec.world:
         return None
@@ -119,7 +127,7 @@ def _left_well(seen: Evidence) -> str | None:
 
 
 def first_exit(exits: tuple[Exit, ...]) -> Exit | None:
-    """Return the exit that came first; a crash among those within a moment of it is the culprit."""
+    """Return the first exit; among exits at nearly the same time, a crash is the cause."""
     bad = sorted((exit for exit in exits if not exit.good and not exit.by_us), key=lambda exit: exit.time)
     if not bad:
         return None
@@ -128,29 +136,28 @@ def first_exit(exits: tuple[Exit, ...]) -> Exit | None:
 
 
 def first_rank_exit(seen: Evidence) -> Exit | None:
-    """Return the exit of the rank that ended first by what it did.
-
-    MPI ends the others by SIGTERM and SIGKILL, and such an end may be seen before the failed rank's own: then the rank
-    that the launcher names is the first, or one that ended with a code of its own no later; mpirun itself exits with
-    the code of the first. There is none where the launcher names a rank that ended with 0, too early.
-    """
+    """Return the exit of the rank that failed first by itself; None if none did."""
+    # MPI ends the others with SIGTERM and SIGKILL, and such an end may be observed before the failed rank's
+    # own. Then the rank that the launcher names is the first, or one that exited with its own code no later:
+    # mpirun exits with the code of the first. The launcher may also name a rank that ended with 0 too early,
+    # which is no failure.
     first = first_exit(seen.ranks)
     if first is None or first.killer not in _BY_MPI:
         return first
-    said = b"\n".join(line.text for line in seen.logs if line.role is Role.LAUNCHER)
-    named = [match[match.lastindex or 0] for match in _NAMED_FIRST.finditer(said)]
+    output = b"\n".join(line.text for line in seen.logs if line.role is Role.LAUNCHER)
+    named = [match[match.lastindex or 0] for match in _NAMED_FIRST.finditer(output)]
     if not named:
-        return next(_failed_before(seen, first, said), first)
+        return next(_failed_before(seen, first, output), first)
     exit = next((exit for exit in seen.ranks if exit.index == int(named[-1])), first)
     return None if exit.good else exit
 
 
-def _failed_before(seen: Evidence, killed: Exit, said: bytes) -> Iterator[Exit]:
-    """Yield the ranks that had failed by themselves when MPI killed one, the first one first."""
+def _failed_before(seen: Evidence, killed: Exit, output: bytes) -> Iterator[Exit]:
+    # Ranks that had failed by themselves when MPI killed one, the first one first.
     lost = {line.rank for line in seen.logs if _LOST_PEER.search(line.text)}
     of_launcher = seen.launcher.code if seen.launcher is not None else None
     by_kill = killed.killer is not None and of_launcher == 128 + killed.killer
-    if by_kill or seen.reason in ENDED_BY_ENGINE or _LOST_PEER.search(said):
+    if by_kill or seen.reason in ENDED_BY_ENGINE or _LOST_PEER.search(output):
         return
     for exit in sorted(seen.ranks, key=lambda exit: exit.time):
         own = exit.code and not (seen.family is Family.OPENMPI and exit.code == mpi_error_classes.UNKNOWN)
@@ -169,22 +176,24 @@ def _memory(memory: Memory) -> Iterator[Fact]:
 def _exits(seen: Evidence) -> Iterator[Fact]:
     rank, worker = first_rank_exit(seen), first_exit(seen.workers)
     if rank is not None:
-        at = rank.worker if rank.worker is not None else seen.worker_of(rank.index)
-        how = _rank_ended(rank, seen.memory_of(at))
-        silent = seen.veiled or how in _KILLED  # who is killed does not know it
-        said = None if silent else last_words(seen, rank.index, rank.time)
-        yield Fact(how, rank.time, at, rank.index, _how(rank) | {"said": said})
+        worker_index = rank.worker if rank.worker is not None else seen.worker_of(rank.index)
+        how = _rank_ended(rank, seen.memory_of(worker_index))
+        # A killed process cannot report why.
+        silent = seen.veiled or how in _KILLED
+        last_lines = None if silent else last_words(seen, rank.index, rank.time)
+        yield Fact(how, rank.time, worker_index, rank.index, _how(rank) | {"said": last_lines})
     if worker is not None:
         yield Fact("worker-ended", worker.time, worker.index, values=_how(worker))
     launcher = seen.launcher
     if launcher is not None and not launcher.by_us and not launcher.good:
-        outside = launcher.signal or -(launcher.code or 0)  # 137 would be what it reports of a rank
+        # A code of 137 would be the launcher's report about a rank.
+        outside = launcher.signal or -(launcher.code or 0)
         if outside in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP):
             yield Fact("launcher-killed", launcher.time, values=_how(launcher))
 
 
 def _failed_call(seen: Evidence) -> Iterator[Fact]:
-    """An MPI call that failed, by the exit code alone: Open MPI 4 sometimes drops the report of a rank that it ends."""
+    # By the exit code alone: Open MPI 4 sometimes drops the report of a rank that it ends.
     rank = first_rank_exit(seen)
     code = rank.code if rank is not None and any(_LOST_TEXT.search(line.text) for line in seen.logs) else None
     if rank is not None and code and (error := mpi_error_classes.name(code)) is not None:
@@ -196,7 +205,8 @@ def _failed_call(seen: Evidence) -> Iterator[Fact]:
 
 
 def _bound_daemon(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
-    """A daemon of Open MPI 4 that ended before a rank began, in a job that binds ranks: it does not say why."""
+    # A daemon of Open MPI 4 that ended before any rank started, in a job that binds ranks: it does not report
+    # why.
     launch, began = seen.spec.launch, seen.ranks or seen.census
     asked = [
         f"{name}: {value}"
@@ -237,7 +247,7 @@ def _how(exit: Exit) -> dict[str, Any]:
 
 
 def signal_name(number: int) -> str:
-    """Return a signal's name as people know it: `SIGSEGV`."""
+    """Return a signal's name: `SIGSEGV`."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -247,14 +257,15 @@ def signal_name(number: int) -> str:
 def _world(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
     world = seen.world
     values = {"planned": world.planned, "proved": world.proved, "library": world.library or None}
-    if world.singletons or (world.proved == 1 and world.planned > 1) or _alone(seen, said):
+    if world.singletons or (world.proved == 1 and world.planned > 1) or _reports_single_ranks(seen, said):
         yield Fact("world-of-singletons", values=values)
     elif world.proved is not None and world.proved != world.planned:
         yield Fact("world-differs", values=values)
 
 
 def _other_mpi(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
-    """A rank of MPICH or Intel MPI whose program uses Open MPI, and ended before its processes were read."""
+    # A program that uses Open MPI, started by MPICH or Intel MPI, which ended before its processes could be
+    # inspected.
     for stream in said if seen.family in (Family.MPICH, Family.INTEL) else ():
         if match := _OPEN_MPI_REFUSED.search(stream.text):
             time = stream.time(stream.at(match.start()))
@@ -262,16 +273,17 @@ def _other_mpi(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
             return
 
 
-def _alone(seen: Evidence, said: list[Stream]) -> bool:
-    """Whether several ranks of a larger world each said that they are rank 0 of 1."""
+def _reports_single_ranks(seen: Evidence, said: list[Stream]) -> bool:
+    # Several ranks of a larger world each reported that they are rank 0 of 1.
     if seen.spec.world < 2 or any(_TOGETHER.search(stream.text) for stream in said):
         return False
     speakers = [stream.rank for stream in said for _ in _ALONE.finditer(stream.text)]
     return len(set(speakers)) > 1 or speakers.count(None) > 1
 
 
-def _rejected(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
-    """A worker whose server answers on its own machine, and whose port is refused from another: by a policy."""
+def _refused_though_ready(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+    # A worker's server answers on its own machine but refuses its port from another: a network policy does
+    # that.
     for stream in said if seen.ready else ():
         for match in _REFUSED.finditer(stream.text):
             host = match[1].decode(errors="replace")
@@ -282,14 +294,14 @@ def _rejected(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
                 return
 
 
-def _astray(seen: Evidence) -> Iterator[Fact]:
-    """The census met a rank on a machine that is none of the workers: the hostfile was not read."""
+def _ran_elsewhere(seen: Evidence) -> Iterator[Fact]:
+    # The census found a rank on a machine that is none of the workers: the hostfile was not read.
     if (found := _ASTRAY.search(seen.message)) is not None:
         yield Fact("ran-on-launcher", values={"elsewhere": found[1]})
 
 
 def _sidecars(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
-    """A connection that was cut, to a pod with a proxy beside it: the proxy did it."""
+    # A connection to a pod with a proxy container was cut: the proxy did it.
     proxied = {pod.worker: name for pod in seen.pods for name in pod.containers if name in SIDECARS}
     for stream in said if proxied else ():
         for match in _CUT.finditer(stream.text):
@@ -300,7 +312,8 @@ def _sidecars(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
 
 
 def _one_machine(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
-    """DeepSpeed found no hostfile: every run on one machine says so, only a job of several workers loses by it."""
+    # DeepSpeed found no hostfile. It reports that on every single machine; only a job of several workers is
+    # affected.
     for stream in said if seen.spec.workers > 1 and not seen.bare else ():
         if match := _ONE_MACHINE.search(stream.text):
             yield Fact("deepspeed-alone", stream.time(stream.at(match.start())), stream.worker, stream.rank)
@@ -316,13 +329,14 @@ def _lost_nodes(seen: Evidence) -> Iterator[Fact]:
 
 def _silence(seen: Evidence) -> Iterator[Fact]:
     silent = seen.silent_seconds
-    overdue = _silent_for_most(seen, 30.0) and not seen.ranks_watched  # who watches them has told of a hang
+    # An engine that watches ranks has already reported a hang.
+    overdue = _silent_for_most(seen, 30.0) and not seen.ranks_watched
     if seen.reason == "Silent" or overdue or (seen.going and silent):
-        yield Fact("silent", values={"silent": _whole(silent), **_load(seen)})
+        yield Fact("silent", values={"silent": _rounded(silent), **_load(seen)})
 
 
 def _as_script(seen: Evidence) -> dict[str, object]:
-    """Return the script that a command of a job runs on every rank although it starts mpirun itself."""
+    # The script of a command that starts mpirun itself, although a job runs its command on every rank.
     words = unwrapped(seen.spec.argv)
     if _NESTED not in seen.message or not words:
         return {}
@@ -334,52 +348,53 @@ def _as_script(seen: Evidence) -> dict[str, object]:
 
 
 def _silent_for_most(seen: Evidence, least: float) -> bool:
-    """Whether no rank said anything for at least half of the time that a deadline left them."""
+    # For at least half of the time that the deadline left.
     silent, elapsed = seen.silent_seconds or 0.0, seen.elapsed_seconds or 0.0
     return seen.reason == "DeadlineExceeded" and elapsed > 0.0 and silent >= max(least, elapsed / 2)
 
 
 def quiet_at_deadline(seen: Evidence) -> str | None:
-    """Return how long ranks that a deadline ended had been silent, where they may have waited for each other.
+    """Return how long the ranks had been silent when the deadline ended them, if they may have waited for
+    each other.
 
-    Ranks that wait in MPI are busy, so nothing else tells them from ranks that compute in silence.
+    Ranks that wait in MPI are busy, so nothing else distinguishes them from ranks that compute silently.
     """
-    told = any(worry.code in STALLS for worry in seen.worries)
-    if seen.spec.world < 2 or told or _left_well(seen) or not _silent_for_most(seen, QUIET_SECONDS):
+    has_warning = any(worry.code in STALLS for worry in seen.worries)
+    if seen.spec.world < 2 or has_warning or _ended_well(seen) or not _silent_for_most(seen, QUIET_SECONDS):
         return None
     return lasting(seen.silent_seconds or 0.0)
 
 
 def _stalled(seen: Evidence) -> Iterator[Fact]:
-    """What had been told of ranks that stand still, before a deadline ended them: that came first."""
+    # Warnings about stalled ranks before the deadline ended them came first, so they are the cause.
     for code in STALLS if seen.reason == "DeadlineExceeded" else ():
-        if told := [worry for worry in seen.worries if worry.code == code]:
-            values = {code.lower(): _who_stalled(seen, told), "message": _told(seen, told[0])}
-            yield Fact("stalled", values=values, confidence=told[0].confidence)
+        if warnings := [warning for warning in seen.worries if warning.code == code]:
+            values = {code.lower(): _who_stalled(seen, warnings), "message": _warning_text(seen, warnings[0])}
+            yield Fact("stalled", values=values, confidence=warnings[0].confidence)
             return
 
 
-def _who_stalled(seen: Evidence, told: list[Worry]) -> str:
-    named = [worry for worry in told if worry.rank is not None or worry.worker is not None]
+def _who_stalled(seen: Evidence, warnings: list[Worry]) -> str:
+    named = [warning for warning in warnings if warning.rank is not None or warning.worker is not None]
     if not named:
         return f"all {seen.spec.world} ranks" if seen.spec.world > 1 else "the only rank"
-    whom = ", ".join(lowered(who(worry.worker, worry.rank)) for worry in named[:MOST_NAMED])
+    names = ", ".join(lowered(who(warning.worker, warning.rank)) for warning in named[:MOST_NAMED])
     more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-    return whom + more
+    return names + more
 
 
-def _told(seen: Evidence, worry: Worry) -> str:
-    known = seen.started is not None and worry.time
+def _warning_text(seen: Evidence, warning: Worry) -> str:
+    known = seen.started is not None and warning.time
     when = (
-        f"{lasting(max(0.0, worry.time - (seen.started or 0.0)))} after the start"
+        f"{lasting(max(0.0, warning.time - (seen.started or 0.0)))} after the start"
         if known
         else "while it ran"
     )
-    return f"told {when}: {worry.message} [{worry.code}]"
+    return f"told {when}: {warning.message} [{warning.code}]"
 
 
 def _load(seen: Evidence) -> dict[str, Any]:
-    """Return how busy the silent workers were last: idle ones wait, busy ones compute or poll."""
+    # Idle workers wait; busy ones compute or poll.
     last = {sample.worker: sample.cpu_cores for sample in seen.samples if sample.attempt == seen.attempt}
     if not last:
         return {}
@@ -387,5 +402,5 @@ def _load(seen: Evidence) -> dict[str, Any]:
     return {"idle" if total < IDLE_CORES * len(last) else "busy": f"{total:.2g}"}
 
 
-def _whole(seconds: float | None) -> int | None:
+def _rounded(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds)

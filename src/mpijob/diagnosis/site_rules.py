@@ -1,4 +1,4 @@
-"""Rules of a user's own site, made from what their file says, and tried on their own examples."""
+"""Builds rules from a site's rule file, and tests them on the examples in the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mpijob.model import MPIJob
 from mpijob.model.platform.site_rule import SiteRule
 
 _ID = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
-_KNOWN = frozenset(
+_FIELDS = frozenset(
     (
         "who",
         "whom",
@@ -36,19 +36,19 @@ _KNOWN = frozenset(
         "host",
     )
 )
-_ANY = MPIJob(name="job", workers=2, command=("true",))
+_SAMPLE_JOB = MPIJob(name="job", workers=2, command=("true",))
 
 
 class Fault(NamedTuple):
-    """What is wrong with one rule of a file: the path of the field, what, and what would mend it."""
+    """A fault in one rule of a file: the path of the field, the message, and how to fix it."""
 
     path: tuple[str | int, ...]
     message: str
     hint: str = ""
 
 
-def made(rule: SiteRule) -> Rule:
-    """Return a rule of a site as one of the engine's."""
+def build(rule: SiteRule) -> Rule:
+    """Return a site's rule as a rule of the engine."""
     return Rule(
         id=rule.id,
         title=rule.title,
@@ -62,18 +62,18 @@ def made(rule: SiteRule) -> Rule:
 
 
 def faults(rules: tuple[SiteRule, ...], *, tried: bool = True) -> Iterator[Fault]:
-    """Yield everything that is wrong with rules; when they are tried, examples that they do not find included."""
+    """Yield all faults of rules; with `tried`, also examples that they do not match."""
     seen: dict[str, int] = {}
     for at, rule in enumerate(rules):
         here = ("rules", at)
-        wrong = list(_form(rule, seen))
+        wrong = list(_field_faults(rule, seen))
         seen.setdefault(rule.id, at)
         yield from (fault._replace(path=(*here, *fault.path)) for fault in wrong)
         if tried and not wrong:
-            yield from (fault._replace(path=(*here, *fault.path)) for fault in _tried(rule))
+            yield from (fault._replace(path=(*here, *fault.path)) for fault in _example_faults(rule))
 
 
-def _form(rule: SiteRule, seen: dict[str, int]) -> Iterator[Fault]:
+def _field_faults(rule: SiteRule, seen: dict[str, int]) -> Iterator[Fault]:
     if not _ID.fullmatch(rule.id):
         yield Fault(
             ("id",), f"'{rule.id}' is not a valid rule ID", "use capital letters and _, such as SITE_LICENCE"
@@ -100,7 +100,7 @@ def _form(rule: SiteRule, seen: dict[str, int]) -> Iterator[Fault]:
 
 
 def _groups(pattern: str) -> frozenset[str] | str:
-    """Return the names of a pattern's groups, or why it is no pattern."""
+    """Return the names of a pattern's groups, or why it is not a regular expression."""
     try:
         return frozenset(Sign("", pattern).regex.groupindex)
     except re.error as error:
@@ -118,14 +118,14 @@ def _fields(rule: SiteRule, groups: frozenset[str]) -> Iterator[Fault]:
         except ValueError as error:
             yield Fault(path, f"unbalanced braces: {error}", "write {{ for a brace")
             continue
-        if unknown := sorted(names - groups - _KNOWN):
-            known = ", ".join(sorted(groups | _KNOWN))
+        if unknown := sorted(names - groups - _FIELDS):
+            known = ", ".join(sorted(groups | _FIELDS))
             yield Fault(
                 path, f"{{{unknown[0]}}} is neither a group of the pattern nor known", f"known are: {known}"
             )
 
 
-def _tried(rule: SiteRule) -> Iterator[Fault]:
+def _example_faults(rule: SiteRule) -> Iterator[Fault]:
     if not rule.examples:
         yield Fault(
             ("examples",),
@@ -139,10 +139,10 @@ def _tried(rule: SiteRule) -> Iterator[Fault]:
                 "the literal does not occur in this example",
                 "a rule runs only on text that contains its literal",
             )
-        elif rule.id not in found(rule, example):
+        elif rule.id not in matched_ids(rule, example):
             yield Fault(("examples", at), "the pattern does not match this example")
     for at, text in enumerate(rule.innocent):
-        if rule.id in found(rule, text):
+        if rule.id in matched_ids(rule, text):
             yield Fault(
                 ("innocent", at),
                 "the pattern matches this text, which it must not match",
@@ -155,7 +155,7 @@ def _tried(rule: SiteRule) -> Iterator[Fault]:
 
 def _patch(at: int, patch: object) -> Iterator[Fault]:
     try:
-        codec.convert(ranking.merged(msgspec.to_builtins(_ANY), patch), MPIJob)
+        codec.convert(ranking.merged(msgspec.to_builtins(_SAMPLE_JOB), patch), MPIJob)
     except msgspec.ValidationError as error:
         yield Fault(
             ("fixes", at, "patch"),
@@ -164,7 +164,7 @@ def _patch(at: int, patch: object) -> Iterator[Fault]:
         )
 
 
-def found(rule: SiteRule, text: str) -> frozenset[str]:
-    """Return the names of all findings that a text gives with this rule."""
-    seen = standalone_log.read({"example": iter((text.encode(),))}, exit_code=1, site=(made(rule),))
-    return frozenset(hit.rule.id for hit in find(seen, (made(rule),)))
+def matched_ids(rule: SiteRule, text: str) -> frozenset[str]:
+    """Return the IDs of all findings in a text with this rule."""
+    seen = standalone_log.read({"example": iter((text.encode(),))}, exit_code=1, site=(build(rule),))
+    return frozenset(hit.rule.id for hit in find(seen, (build(rule),)))

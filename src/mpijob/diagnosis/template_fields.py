@@ -1,7 +1,6 @@
-"""The numbers and names that a rule's sentences and patches are filled with.
+"""Fills the fields of a rule's sentences and patches with numbers and names.
 
-A field that is not known is None, and a sentence or remedy that needs it is not used: better to say
-less than to invent.
+An unknown field is None, and a sentence or remedy that requires it is not used.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _GDB = ("gdb", "-q", "-batch", "-return-child-result", "-ex", "run", "-ex", "bt"
 
 
 def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every field for one finding; what the sign itself said wins."""
+    """Return all fields for one finding; the values of the sign itself take precedence."""
     memory = seen.memory_of(worker)
     peak = max(said.get("peak_bytes") or 0, memory.peak_bytes if memory else 0)
     limit = said.get("limit_bytes") or (memory.limit_bytes if memory else 0)
@@ -59,7 +58,7 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
             else {**_of_spec(seen.spec), **_of_worker(spec), **_of_components(seen.spec, said)}
         ),
         **_of_library(seen, said),
-        **_where_it_crashes(seen),
+        **_crash_tools(seen),
         "with_mpi4py": None if seen.bare or seen.ranks_watched else with_mpi4py(seen.spec.command),
     } | {name: value for name, value in said.items() if value is not None}
 
@@ -85,7 +84,7 @@ def _of_spec(spec: MPIJob) -> dict[str, Any]:
 
 
 def _of_worker(spec: MPIJob) -> dict[str, Any]:
-    """Return what is set for the workers that are like the one that is meant."""
+    # From the worker's group.
     return {
         "slots": spec.slots,
         "fewer_slots": spec.slots // 2 or None,
@@ -94,9 +93,10 @@ def _of_worker(spec: MPIJob) -> dict[str, Any]:
 
 
 def _smaller_batch(command: tuple[str, ...]) -> dict[str, Any]:
-    """Return the command with half of the batch that it names, and both numbers; nothing where it names none."""
+    # The command with half of its batch size, and both numbers; nothing if it has none.
     for at, word in enumerate(command):
-        inside = _BATCH.search(word)  # --batch-size=128, or a whole line of a shell
+        # --batch-size=128, or a complete shell command.
+        inside = _BATCH.search(word)
         following = command[at + 1] if _BATCH_OPTION.fullmatch(word) and at + 1 < len(command) else ""
         number = inside[2] if inside else following
         if not number.isdecimal() or int(number) < 2:
@@ -109,10 +109,8 @@ def _smaller_batch(command: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _of_components(spec: MPIJob, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the job's own settings of the frameworks or the parameter that a report names, emptied.
-
-    Open MPI takes an empty list for none: it chooses among all.
-    """
+    # The job's own settings of the reported frameworks or parameter, emptied: Open MPI takes an empty list as
+    # no list, and chooses among all.
     frameworks = [name for field in ("framework", "needed", "parameter") if (name := said.get(field))]
     settings = {name: "" for name in frameworks if spec.launch.settings.get(name)}
     variables = {name: "" for framework in frameworks if spec.env.get(name := f"OMPI_MCA_{framework}")}
@@ -125,7 +123,7 @@ def _of_components(spec: MPIJob, said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_library(seen: Evidence, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the loader's path with the directory of the missing library, or that it is not known."""
+    # The loader's path with the directory of the missing library, if it is known.
     directory = seen.libraries.get(said.get("library", ""))
     if directory is None:
         return {"unknown_path": "unknown"}
@@ -134,7 +132,7 @@ def _of_library(seen: Evidence, said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _larger_heap(command: tuple[str, ...]) -> dict[str, Any]:
-    """Return the command with twice the heap that it allows Java or Node.js, and the option; nothing without one."""
+    # The command with twice its heap limit for Java or Node.js, if it has one.
     for at, word in enumerate(command):
         if (option := _HEAP.fullmatch(word)) is not None:
             larger = f"{option[1]}{2 * int(option[2])}{option[3]}"
@@ -145,8 +143,8 @@ def _larger_heap(command: tuple[str, ...]) -> dict[str, Any]:
     return {}
 
 
-def _where_it_crashes(seen: Evidence) -> dict[str, Any]:
-    """Return by which means the line of a crash is found: Python tells it itself, a debugger that of other programs."""
+def _crash_tools(seen: Evidence) -> dict[str, Any]:
+    # How to find the line of a crash: Python can report it, for other programs a debugger can.
     scripts = seen.spec.code.files.values()
     named = any(_NAMES_PYTHON.search(text) for text in (*seen.spec.words, *scripts)) and not seen.bare
     lines = (*(line.text for line in seen.logs), *(text for window in seen.windows for text in window.lines))
@@ -160,27 +158,25 @@ def _where_it_crashes(seen: Evidence) -> dict[str, Any]:
 
 
 def _node(seen: Evidence, worker: int | None) -> str | None:
-    """Return the machine that a worker was on."""
     pods = (pod.node for pod in seen.pods if pod.worker == worker and pod.node)
     ranks = (state.node for state in seen.census if state.worker == worker and state.node)
     return None if worker is None else next(iter((*pods, *ranks)), None)
 
 
 def _with_shm(spec: MPIJob) -> list[dict[str, Any]]:
-    """Return the job's volumes with a larger /dev/shm."""
     others = [msgspec.to_builtins(volume) for volume in spec.volumes if volume.mount != "/dev/shm"]  # noqa: S108
     return [*others, {"mount": "/dev/shm", "kind": "shm", "size": "2Gi"}]  # noqa: S108
 
 
 def lasting(seconds: float) -> str:
-    """Return a duration as people say it: `40 s`, `45 min`, `3.5 h`."""
+    """Return a duration for messages: `40 s`, `45 min`, `3.5 h`."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str | None:
-    """Return a template with its fields, or None when one of them is not known."""
+    """Return a template with its fields, or None if one of them is unknown."""
     names = [name for _, name, _, _ in Formatter().parse(template) if name]
     if any(values.get(name) is None for name in names):
         return None
@@ -188,7 +184,7 @@ def fill(template: str, values: Mapping[str, Any]) -> str | None:
 
 
 def fill_patch(patch: Any, values: Mapping[str, Any]) -> Any:
-    """Return a patch with its fields; one that is nothing but a field keeps the field's type."""
+    """Return a patch with its fields; a string that is only a field gets the field's type."""
     if isinstance(patch, Mapping):
         return {key: fill_patch(value, values) for key, value in patch.items()}
     if isinstance(patch, (list, tuple)):
@@ -199,39 +195,39 @@ def fill_patch(patch: Any, values: Mapping[str, Any]) -> Any:
 
 
 def who(worker: int | None, rank: int | None) -> str:
-    """Return who it was, as far as that is known, to begin a sentence with."""
+    """Return the subject of a sentence: the rank or worker, as far as it is known."""
     if rank is not None:
         return f"Rank {rank}" if worker is None else f"Rank {rank} on worker {worker}"
     return "A rank" if worker is None else f"Worker {worker}"
 
 
 def lowered(sentence: str) -> str:
-    """Return a sentence as it goes on within another."""
+    """Return a sentence with a lower-case first letter, to be used within another."""
     return sentence[:1].lower() + sentence[1:]
 
 
 def worker_of_host(host: str) -> int | None:
-    """Return a worker's number from its name: `bert-worker-3`, or `bert-node-0-3` on a cluster, is worker 3."""
+    """Return a worker's index from its host name: `bert-worker-3`, or `bert-node-0-3` on a cluster, is worker 3."""
     match = _HOST.search(host)
     return int(match[1]) if match else None
 
 
 def worker_at(seen: Evidence, host: str) -> int | None:
-    """Return the worker of a host: by the pods that are known, else by the host's name."""
+    """Return the worker of a host: by the known pods, else by the host's name."""
     short = host.partition(".")[0]
     known = (pod.worker for pod in seen.pods if short in (pod.name, pod.name.rpartition("-")[0]))
     return next(known, worker_of_host(host))
 
 
 def short_size(size: int) -> str:
-    """Return a memory limit as the short sentences write it: `32GB`, `512MB`."""
+    """Return a memory size for messages: `32GB`, `512MB`."""
     if size >= GIB:
         return f"{size / GIB:.3g}GB"
     return f"{size / MIB:.3g}MB"
 
 
 def doubled(size: int) -> str:
-    """Return twice a memory size, as a round amount for a spec: who was ended at a limit may need any amount more."""
+    """Return twice a memory size as a round amount: a process that was killed at a limit may need any amount more."""
     wanted = size * 2
     if wanted >= 2 * GIB:
         return f"{math.ceil(wanted / GIB)}Gi"
@@ -239,7 +235,7 @@ def doubled(size: int) -> str:
 
 
 def with_mpi4py(command: tuple[str, ...]) -> list[str] | None:
-    """Return a Python command run by mpi4py's runner, which ends all ranks when one fails."""
+    """Return a Python command started through `mpi4py`, which ends all ranks when one fails; None for others."""
     if len(command) < 1 or not _PYTHON.fullmatch(command[0]) or "mpi4py" in command:
         return None
     return [command[0], "-m", "mpi4py", *command[1:]]

@@ -12,7 +12,7 @@ from tests.unit.failures import a_job, said
 import mpijob
 from mpijob.diagnosis import Evidence, Memory, explain
 from mpijob.diagnosis.matcher import SAID_AT_MOST, Hit
-from mpijob.diagnosis.ranking import _kept
+from mpijob.diagnosis.ranking import _deduplicated
 from mpijob.diagnosis.rule import Rule, Trust
 from mpijob.diagnosis.rules import RULES
 from mpijob.errors import Place
@@ -162,7 +162,7 @@ PAIRS = [
 def test_each_rule_yields_to_what_it_names(rule: Rule, better: Rule) -> None:
     hits = [Hit(rule, 0, 1.0, fact=True), Hit(better, 1, 1.0, fact=True)]
     for order in itertools.permutations(hits):
-        assert [hit.rule.id for hit in _kept(list(order))] == [better.id]
+        assert [hit.rule.id for hit in _deduplicated(list(order))] == [better.id]
 
 
 def test_no_two_rules_yield_to_each_other() -> None:
