@@ -94,7 +94,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
-class Worry(msgspec.Struct, frozen=True, omit_defaults=True):
+class ActiveWarning(msgspec.Struct, frozen=True, omit_defaults=True):
     """An early warning that was still active when the job ended; `time` is when it was raised."""
 
     code: str
@@ -111,7 +111,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `reason` and `message` are the engine's verdict (`Cancelled`, `DeadlineExceeded`, `SupervisorLost`,
     `StartRefused`, `WorkerLost`, `DaemonLost`, `DiskFull` …). `logs` are the last lines of every stream, in
     time order; `windows` are parts of longer logs. `silent_seconds` is the time since any rank's last output;
-    `worries` are the warnings that were active at the end. `veiled` means that lines may contain secrets with
+    `active_warnings` are the warnings that were active at the end. `veiled` means that lines may contain secrets with
     unknown values, so only lines that prove something are quoted. `libraries` are the directories, by name,
     of libraries that the loader did not find but the job's files contain. `ready` are the workers whose
     server answered on their own machine. `bare` means that there is only a log: the spec is a placeholder,
@@ -142,7 +142,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     pods: tuple[Pod, ...] = ()
     nodes: tuple[Node, ...] = ()
     events: tuple[Event, ...] = ()
-    worries: tuple[Worry, ...] = ()
+    active_warnings: tuple[ActiveWarning, ...] = ()
     veiled: bool = False
     logs: tuple[LogLine, ...] = ()
     windows: tuple[Window, ...] = ()

@@ -211,7 +211,7 @@ def _with_job_name(finding: Finding, seen: Evidence) -> Finding:
     if seen.bare:
         bare = tuple(msgspec.structs.replace(fix, text=_OF_A_JOB.sub("", fix.text), command="")
                      if _OF_A_JOB.search(fix.text) else fix for fix in finding.fixes)  # fmt: skip
-        # Without duplicates: some fixes differ only in their command.
+        # Without duplicates: some fixes differed only in the removed command.
         unique = tuple({fix.text: fix for fix in reversed(bare)}.values())[::-1]
         return msgspec.structs.replace(finding, hint=_OF_A_JOB.sub("", finding.hint), fixes=unique)
     name = seen.spec.name

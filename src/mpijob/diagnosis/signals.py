@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mpijob.diagnosis import mpi_error_classes
-from mpijob.diagnosis.evidence import Evidence, Memory, Worry
+from mpijob.diagnosis.evidence import ActiveWarning, Evidence, Memory
 from mpijob.diagnosis.logs.log_index import Stream, last_words, streams
 from mpijob.diagnosis.template_fields import lasting, lowered, who, worker_at
 from mpijob.model import Exit, Family, Role
@@ -359,7 +359,7 @@ def quiet_at_deadline(seen: Evidence) -> str | None:
 
     Ranks that wait in MPI are busy, so nothing else distinguishes them from ranks that compute silently.
     """
-    has_warning = any(worry.code in STALLS for worry in seen.worries)
+    has_warning = any(warning.code in STALLS for warning in seen.active_warnings)
     if seen.spec.world < 2 or has_warning or _ended_well(seen) or not _silent_for_most(seen, QUIET_SECONDS):
         return None
     return lasting(seen.silent_seconds or 0.0)
@@ -368,13 +368,13 @@ def quiet_at_deadline(seen: Evidence) -> str | None:
 def _stalled(seen: Evidence) -> Iterator[Fact]:
     # Warnings about stalled ranks before the deadline ended them came first, so they are the cause.
     for code in STALLS if seen.reason == "DeadlineExceeded" else ():
-        if warnings := [warning for warning in seen.worries if warning.code == code]:
+        if warnings := [warning for warning in seen.active_warnings if warning.code == code]:
             values = {code.lower(): _who_stalled(seen, warnings), "message": _warning_text(seen, warnings[0])}
             yield Fact("stalled", values=values, confidence=warnings[0].confidence)
             return
 
 
-def _who_stalled(seen: Evidence, warnings: list[Worry]) -> str:
+def _who_stalled(seen: Evidence, warnings: list[ActiveWarning]) -> str:
     named = [warning for warning in warnings if warning.rank is not None or warning.worker is not None]
     if not named:
         return f"all {seen.spec.world} ranks" if seen.spec.world > 1 else "the only rank"
@@ -383,14 +383,14 @@ def _who_stalled(seen: Evidence, warnings: list[Worry]) -> str:
     return names + more
 
 
-def _warning_text(seen: Evidence, warning: Worry) -> str:
+def _warning_text(seen: Evidence, warning: ActiveWarning) -> str:
     known = seen.started is not None and warning.time
     when = (
         f"{lasting(max(0.0, warning.time - (seen.started or 0.0)))} after the start"
         if known
         else "while it ran"
     )
-    return f"told {when}: {warning.message} [{warning.code}]"
+    return f"warned {when}: {warning.message} [{warning.code}]"
 
 
 def _load(seen: Evidence) -> dict[str, Any]:

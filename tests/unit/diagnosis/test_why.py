@@ -18,7 +18,7 @@ from mpijob.backends.kubernetes.status import evidence
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client.observe import diagnose
 from mpijob.diagnosis import Evidence, Memory, explain, fixed, report
-from mpijob.diagnosis.evidence import Worry
+from mpijob.diagnosis.evidence import ActiveWarning
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.errors import Finding, Fix, InvalidJob, NotFound, Place
 from mpijob.model import Event, Exit, JobRef, JobState, LogLine, Phase, RankState, Sample, WorkerState
@@ -153,24 +153,24 @@ def test_silence_is_told_with_how_busy_the_workers_are() -> None:
 @pytest.mark.parametrize(
     ("worry", "told"),
     [
-        (Worry("RANK_IDLE", "idle.", 220.0, 1, 3), "rank 3 on worker 1"),
-        (Worry("RANK_IDLE", "idle.", 220.0, 1), "worker 1 was idle"),
+        (ActiveWarning("RANK_IDLE", "idle.", 220.0, 1, 3), "rank 3 on worker 1"),
+        (ActiveWarning("RANK_IDLE", "idle.", 220.0, 1), "worker 1 was idle"),
         (
-            Worry("RANK_SILENT", "mute.", 220.0, 1, 2),
+            ActiveWarning("RANK_SILENT", "mute.", 220.0, 1, 2),
             "rank 2 on worker 1",
         ),
-        (Worry("ALL_IDLE", "idle.", 220.0), "all 4 ranks were idle"),
-        (Worry("JOB_SILENT", "mute.", 220.0), "all 4 ranks wrote"),
+        (ActiveWarning("ALL_IDLE", "idle.", 220.0), "all 4 ranks were idle"),
+        (ActiveWarning("JOB_SILENT", "mute.", 220.0), "all 4 ranks wrote"),
     ],
 )
-def test_a_hang_that_was_told_before_the_deadline_is_the_first_cause(worry: Worry, told: str) -> None:
+def test_a_hang_that_was_told_before_the_deadline_is_the_first_cause(worry: ActiveWarning, told: str) -> None:
     late = Evidence(
-        spec=a_job(deadline_seconds=300.0), reason="DeadlineExceeded", started=100.0, worries=(worry,)
+        spec=a_job(deadline_seconds=300.0), reason="DeadlineExceeded", started=100.0, active_warnings=(worry,)
     )
     hang, deadline = explain(late)
     assert (hang.code, deadline.code) == ("HANG", "DEADLINE_EXCEEDED")
     assert told in hang.message
-    assert hang.evidence == (f"told 2 min after the start: {worry.message} [{worry.code}]",)
+    assert hang.evidence == (f"warned 2 min after the start: {worry.message} [{worry.code}]",)
 
 
 def test_ranks_that_left_with_0_when_the_deadline_ended_them_are_told() -> None:
@@ -273,8 +273,8 @@ def test_the_runner_of_mpi4py_is_offered_only_where_nobody_watches_the_ranks() -
 
 
 def test_a_warning_that_is_no_hang_leaves_the_deadline_first() -> None:
-    near = Worry("MEMORY_NEAR_LIMIT", "memory will run out", 200.0, 1)
-    (late,) = explain(Evidence(spec=a_job(), reason="DeadlineExceeded", worries=(near,)))
+    near = ActiveWarning("MEMORY_NEAR_LIMIT", "memory will run out", 200.0, 1)
+    (late,) = explain(Evidence(spec=a_job(), reason="DeadlineExceeded", active_warnings=(near,)))
     assert late.code == "DEADLINE_EXCEEDED"
 
 

@@ -19,7 +19,7 @@ from mpijob.backends import site_rule_loader
 from mpijob.backends.attempts import library_search, log_reader
 from mpijob.backends.attempts.findings import explained
 from mpijob.backends.attempts.log_reader import LogFileSource
-from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, Worry, without_aborts
+from mpijob.diagnosis.evidence import ActiveWarning, Evidence, Memory, Window, World, without_aborts
 from mpijob.diagnosis.logs.log_windows import BLOCK_BYTES, TAIL_LINES, Piece, cut
 from mpijob.diagnosis.logs.prefilter import Prefilter
 from mpijob.diagnosis.logs.quiet_time import silence
@@ -70,7 +70,7 @@ def findings_for(
     attempt_state: AttemptState,
     result: phase.PhaseResult,
     started: float | None = None,
-    worries: tuple[Worry, ...] = (),
+    active_warnings: tuple[ActiveWarning, ...] = (),
 ) -> tuple[Finding, ...]:
     """Return why the attempt failed, the first cause first; adds to `attempt_state.followers`."""
     site_rules = site_rule_loader.load_if_valid(attempt.rules)
@@ -78,7 +78,7 @@ def findings_for(
     lines = tuple(line for line in tails if attempt.follows is None or not attempt.follows(line))
     evidence = msgspec.structs.replace(
         _evidence(attempt, attempt_state, result, lines, site_rules),
-        started=started, worries=worries, elapsed_seconds=_deadline_seconds(attempt, result),
+        started=started, active_warnings=active_warnings, elapsed_seconds=_deadline_seconds(attempt, result),
         silent_seconds=_silence(attempt, result, started, lines),
     )  # fmt: skip
     findings = explained(evidence, site_rules, attempt.secrets)

@@ -21,7 +21,7 @@ from mpijob.observation.state.attempt_state import AttemptState
 from mpijob.observation.state.phase import PhaseResult, derive, failure
 
 if TYPE_CHECKING:
-    from mpijob.diagnosis.evidence import Worry
+    from mpijob.diagnosis.evidence import ActiveWarning
 
 OTHER_MPI = "OtherMPI"
 _RETRY_SECONDS = 60.0
@@ -141,13 +141,13 @@ class StatusWriter:
             self._spec.diagnosis_input, self._attempt, standing, self.state.started, self._active_warnings()
         )
 
-    def _active_warnings(self) -> tuple[Worry, ...]:
+    def _active_warnings(self) -> tuple[ActiveWarning, ...]:
         """Return the warnings that held when the attempt ended, each with the time of its first report."""
-        from mpijob.diagnosis.evidence import Worry
+        from mpijob.diagnosis.evidence import ActiveWarning
         from mpijob.observation.health import warnings
 
         return tuple(
-            Worry(
+            ActiveWarning(
                 finding.code,
                 finding.message,
                 self._first_warned[warnings.key(finding)],
