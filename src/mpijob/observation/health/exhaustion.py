@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from statistics import correlation, linear_regression
 
 from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import Sample, WorkerState
@@ -73,15 +74,11 @@ def _seconds_left(sample: HealthSample, points: Sequence[tuple[float, float]], l
 
 def _trend(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     # The slope of the regression line and its coefficient of determination (1 is a perfect fit).
-    times, values = [p[0] - points[0][0] for p in points], [float(p[1]) for p in points]
-    if len(points) < 2 or times[-1] <= 0:
+    times, values = [point[0] - points[0][0] for point in points], [float(point[1]) for point in points]
+    # Neither is defined for constant values.
+    if len(points) < 2 or times[-1] <= 0 or min(values) == max(values):
         return 0.0, 0.0
-    middle, mean = sum(times) / len(times), sum(values) / len(values)
-    pairs = [*zip(times, values, strict=True)]
-    slope = sum((t - middle) * (v - mean) for t, v in pairs) / sum((t - middle) ** 2 for t in times)
-    whole = sum((value - mean) ** 2 for value in values)
-    rest = sum((value - mean - slope * (t - middle)) ** 2 for t, value in pairs)
-    return slope, 1 - rest / whole if whole else 0.0
+    return linear_regression(times, values).slope, correlation(times, values) ** 2
 
 
 def disk(sample: HealthSample) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -126,14 +126,11 @@ def loads_of(samples: Iterable[Sample], state: JobState, since: float) -> tuple[
     for sample in samples:
         if sample.time >= since and sample.attempt == state.attempt:
             cores.setdefault(sample.worker, []).append(sample.cpu_cores)
-    return tuple(
-        _load(worker, ranks[worker], cores[worker]) for worker in sorted(ranks.keys() & cores.keys())
-    )
-
-
-def _load(worker: int, ranks: Sequence[int], cores: Sequence[float]) -> Load:
     # The maximum: a worker that was busy once in that time is not idle.
-    return Load(tuple(ranks), worker, max(cores) / len(ranks))
+    return tuple(
+        Load(tuple(ranks[worker]), worker, max(cores[worker]) / len(ranks[worker]))
+        for worker in sorted(ranks.keys() & cores.keys())
+    )
 
 
 def pace(pause: float) -> str:

@@ -53,7 +53,9 @@ def parse(raw: bytes) -> Parsed:
     if time_ns is None or stream is None or tag[:1] not in (b"F", b"P"):
         return Parsed(0, "stdout", False, line)
     partial = tag[:1] == b"P"
-    return Parsed(time_ns, stream, partial, header[3] if len(header) > 3 else b"", _has_newline(tag, partial))
+    return Parsed(
+        time_ns, stream, partial, header[3] if len(header) > 3 else b"", not partial and tag != b"F:eof"
+    )
 
 
 def nanoseconds(text: bytes) -> int:
@@ -238,7 +240,3 @@ def _seconds(date: bytes) -> int | None:
     # A date such as 30 February.
     except ValueError:
         return None
-
-
-def _has_newline(tag: bytes, partial: bool) -> bool:
-    return not partial and tag != b"F:eof"

@@ -21,7 +21,7 @@ from mpijob.model.spec.quantity import ranks_on
 from mpijob.observation.state import first_cause as causes
 from mpijob.observation.state import waiting_reason as waiting
 from mpijob.observation.state.first_cause import Cause
-from mpijob.observation.state.phase import PhaseResult, Reason
+from mpijob.observation.state.phase import PhaseResult, Reason, deadline_text
 
 # Reasons that waiting alone does not resolve: an engine may end such a job.
 LASTING = frozenset(
@@ -135,7 +135,7 @@ def _failed(job: ClusterObservation, first: Cause | None) -> PhaseResult:
 
 
 def _deadline_message(job: ClusterObservation) -> str:
-    limit = "its deadline" if job.deadline_seconds is None else f"its deadline of {job.deadline_seconds:g} s"
+    limit = deadline_text(job.deadline_seconds)
     obstacle = waiting.last_obstacle(job)
     if obstacle is None:
         return f"the job ran past {limit}"

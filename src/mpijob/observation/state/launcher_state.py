@@ -7,6 +7,8 @@ runs. `worker_states` is the counterpart for workers.
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from mpijob.model import LauncherPhase, LauncherState, Phase, Role
 from mpijob.model.platform.cluster_observation import ClusterObservation, Member, Stage
 from mpijob.observation.state import first_cause as causes
@@ -81,9 +83,10 @@ def _final_phase(member: Member, result: PhaseResult, cause: Cause | None) -> La
     return LauncherPhase.SUCCEEDED if result.phase is Phase.SUCCEEDED else LauncherPhase.CANCELLED
 
 
-def _is_cause(cause: Cause | None) -> bool:
-    launcher = cause is not None and cause.member is not None and cause.member.role is Role.LAUNCHER
-    return launcher and cause is not None and cause.worker is None
+def _is_cause(cause: Cause | None) -> TypeGuard[Cause]:
+    if cause is None or cause.member is None:
+        return False
+    return cause.member.role is Role.LAUNCHER and cause.worker is None
 
 
 def _reason(
@@ -92,11 +95,7 @@ def _reason(
     if member.obstacle is not None and phase in (LauncherPhase.PENDING, LauncherPhase.SCHEDULED):
         return waiting.REASONS[member.obstacle.hurdle].value, member.obstacle.text
     if phase is LauncherPhase.FAILED:
-        found = (
-            cause
-            if cause is not None and _is_cause(cause)
-            else causes.cause_of_end(member, 0.0, ours=job.ours)
-        )
+        found = cause if _is_cause(cause) else causes.cause_of_end(member, 0.0, ours=job.ours)
         return found.reason.value, found.message
     if member.machine_silent:
         return "MachineSilent", f"node {member.node} does not answer"
@@ -114,7 +113,6 @@ def _absent(job: ClusterObservation, result: PhaseResult, cause: Cause | None) -
     # Not created yet, removed, lost, or not readable.
     name = f"{job.about.ref.name}-launcher"
     if _is_cause(cause):
-        assert cause is not None
         return LauncherState(
             name=name, phase=LauncherPhase.FAILED, reason=cause.reason.value, message=cause.message
         )

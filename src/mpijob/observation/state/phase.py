@@ -154,7 +154,8 @@ def failure(facts: Observation) -> PhaseResult | None:
     if facts.stopped is not None:
         return _failed(facts.stopped, facts.stopped_message or "the job was stopped")
     if facts.deadline_passed:
-        return _failed(Reason.DEADLINE_EXCEEDED, _deadline_message(facts))
+        message = f"the job ran past {deadline_text(facts.deadline_seconds)}"
+        return _failed(Reason.DEADLINE_EXCEEDED, message)
     return _lost_workers(facts) or _bad_exit(facts) or _wrong_world(facts)
 
 
@@ -261,11 +262,9 @@ def _failed(reason: Reason, message: str) -> PhaseResult:
     return PhaseResult(Phase.FAILED, reason, message)
 
 
-def _deadline_message(facts: Observation) -> str:
-    limit = (
-        "its deadline" if facts.deadline_seconds is None else f"its deadline of {facts.deadline_seconds:g} s"
-    )
-    return f"the job ran past {limit}"
+def deadline_text(seconds: float | None) -> str:
+    """Return the name of a deadline for messages: `its deadline of 60 s`."""
+    return "its deadline" if seconds is None else f"its deadline of {seconds:g} s"
 
 
 def _world_size(facts: Observation) -> int:
