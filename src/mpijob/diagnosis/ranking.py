@@ -23,7 +23,7 @@ from mpijob.diagnosis.matcher import Hit, find
 from mpijob.diagnosis.rule import Rule, Trust
 from mpijob.diagnosis.rules import LAUNCHER_ERROR, PROGRAM_ERROR, RULES, UNKNOWN
 from mpijob.diagnosis.signals import ENDED_BY_ENGINE, TOGETHER_SECONDS, first_rank_exit
-from mpijob.diagnosis.template_fields import fill, fill_patch, lasting, words
+from mpijob.diagnosis.template_fields import duration_text, field_values, fill, fill_patch
 from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import Exit, MPIJob, Role
 
@@ -103,40 +103,40 @@ def _as_warning(finding: Finding) -> Finding:
 def _with_own_error_first(seen: Evidence, kept: list[Hit]) -> list[Hit]:
     # If only the way of the end is known, the program's last error comes first. A line that only says that
     # something failed is evidence, not a cause.
-    how = kept[0]
-    told = None if seen.veiled else telling_line.find(seen, rank=how.rank)
-    if told is None and (how.rule.only_how or how.weak) and not seen.veiled:
-        return [_with_final_words(seen, how), *kept[1:]]
-    if told is None or told.points < STRONG or told.quote in how.evidence:
+    end = kept[0]
+    line = None if seen.veiled else telling_line.find(seen, rank=end.rank)
+    if line is None and (end.rule.only_how or end.weak) and not seen.veiled:
+        return [_with_final_words(seen, end), *kept[1:]]
+    if line is None or line.points < STRONG or line.quote in end.evidence:
         return kept
-    if not how.rule.only_how and not (told.last and told.points >= EXPLICIT):
-        return [msgspec.structs.replace(how, evidence=(*told.evidence[:3], *how.evidence)), *kept[1:]]
+    if not end.rule.only_how and not (line.last and line.points >= EXPLICIT):
+        return [msgspec.structs.replace(end, evidence=(*line.evidence[:3], *end.evidence)), *kept[1:]]
     return [
-        _own_error(told, how),
+        _own_error(line, end),
         *(hit for hit in kept if not hit.rule.only_how and not hit.weak and hit.trust < Trust.GENERIC),
     ]
 
 
-def _with_final_words(seen: Evidence, how: Hit) -> Hit:
+def _with_final_words(seen: Evidence, end: Hit) -> Hit:
     # What a failed rank wrote last to stderr is its own report, in whatever words. Elsewhere the last line
     # may be the reason, but proves nothing.
-    by_itself = how.values.get("code") and (how.fact or (how.rule.id == "MPI_ABORT" and how.rank is not None))
-    final = telling_line.final_words(seen, how.rank, how.time) if by_itself else None
+    by_itself = end.values.get("code") and (end.fact or (end.rule.id == "MPI_ABORT" and end.rank is not None))
+    final = telling_line.final_words(seen, end.rank, end.time) if by_itself else None
     if final is not None:
-        values = {"final": final.text, "code": how.values["code"]}
+        values = {"final": final.text, "code": end.values["code"]}
         return Hit(
             PROGRAM_ERROR,
             -1,
             final.time,
-            how.worker,
-            how.rank,
+            end.worker,
+            end.rank,
             values,
             final.evidence,
             LAST_WORDS,
             final.place,
         )
-    before = telling_line.last_before(seen, how.time)
-    return msgspec.structs.replace(how, evidence=(*before, *how.evidence))
+    before = telling_line.last_before(seen, end.time)
+    return msgspec.structs.replace(end, evidence=(*before, *end.evidence))
 
 
 def _with_earlier_error(seen: Evidence, kept: list[Hit], hits: list[Hit]) -> list[Hit]:
@@ -147,13 +147,13 @@ def _with_earlier_error(seen: Evidence, kept: list[Hit], hits: list[Hit]) -> lis
     if seen.veiled or (first.fact and not first.rule.crash):
         return kept
     known = frozenset(quote for hit in hits for quote in hit.evidence)
-    told = telling_line.find(seen, before=first.time, known=known)
-    if told is None or told.points < EXPLICIT or (first.rule.crash and not told.explicit):
+    line = telling_line.find(seen, before=first.time, known=known)
+    if line is None or line.points < EXPLICIT or (first.rule.crash and not line.explicit):
         before = telling_line.complaints_before(seen, first.time) if first.rule.crash else ()
         return [msgspec.structs.replace(first, evidence=(*before, *first.evidence)), *kept[1:]]
     if first.rule.crash:
-        return [_own_error(told, first), *kept]
-    return [msgspec.structs.replace(first, evidence=(told.quote, *first.evidence)), *kept[1:]]
+        return [_own_error(line, first), *kept]
+    return [msgspec.structs.replace(first, evidence=(line.quote, *first.evidence)), *kept[1:]]
 
 
 def _only_error(seen: Evidence, warnings: list[Hit]) -> list[Hit]:
@@ -162,41 +162,41 @@ def _only_error(seen: Evidence, warnings: list[Hit]) -> list[Hit]:
     if seen.veiled or seen.outcome_unseen:
         return []
     harmless = frozenset(quote for hit in warnings for quote in hit.evidence)
-    told = telling_line.find(seen, known=harmless)
-    if told is None or not _ends_with(told, seen):
+    line = telling_line.find(seen, known=harmless)
+    if line is None or not _ends_with(line, seen):
         return []
-    values = {"last": told.text}
+    values = {"last": line.text}
     return [
         Hit(
-            LAUNCHER_ERROR if told.of_launcher else PROGRAM_ERROR,
+            LAUNCHER_ERROR if line.of_launcher else PROGRAM_ERROR,
             -1,
-            told.time,
-            told.worker,
-            told.rank,
+            line.time,
+            line.worker,
+            line.rank,
             values,
-            told.evidence,
+            line.evidence,
             LAST_WORDS,
-            told.place,
+            line.place,
         )
     ]
 
 
-def _ends_with(told: telling_line.Telling, seen: Evidence) -> bool:
+def _ends_with(line: telling_line.Telling, seen: Evidence) -> bool:
     # A complaint without the word error counts only if a failure is known.
-    known = seen.launcher is not None or told.reported
-    if not told.first or told.points < (COMPLAINT if known or told.very_last else EXPLICIT):
+    known = seen.launcher is not None or line.reported
+    if not line.first or line.points < (COMPLAINT if known or line.very_last else EXPLICIT):
         return False
-    if told.of_launcher and not told.boxed and not known:
+    if line.of_launcher and not line.boxed and not known:
         # Libraries complain about much that a run survives.
-        return told.very_last
-    return told.last or ((known or seen.shown_end is False) and told.nearly_last)
+        return line.very_last
+    return line.last or ((known or seen.shown_end is False) and line.nearly_last)
 
 
-def _own_error(told: telling_line.Telling, how: Hit) -> Hit:
-    values = {"error": told.text, "code": how.values.get("code")}
-    rank, worker = (told.rank, told.worker) if told.rank is not None else (how.rank, how.worker)
-    rule = LAUNCHER_ERROR if told.of_launcher else PROGRAM_ERROR
-    return Hit(rule, -1, told.time, worker, rank, values, told.evidence, OWN_WORDS, told.place)
+def _own_error(line: telling_line.Telling, end: Hit) -> Hit:
+    values = {"error": line.text, "code": end.values.get("code")}
+    rank, worker = (line.rank, line.worker) if line.rank is not None else (end.rank, end.worker)
+    rule = LAUNCHER_ERROR if line.of_launcher else PROGRAM_ERROR
+    return Hit(rule, -1, line.time, worker, rank, values, line.evidence, OWN_WORDS, line.place)
 
 
 def _applies(rule: Rule, seen: Evidence) -> bool:
@@ -297,11 +297,11 @@ def _is_better(other: Hit, hit: Hit) -> bool:
 
 
 def _finding(seen: Evidence, hit: Hit) -> Finding:
-    rule, values = hit.rule, words(seen, hit.worker, hit.rank, hit.values)
+    rule, values = hit.rule, field_values(seen, hit.worker, hit.rank, hit.values)
     causes = (fill(cause, values) for cause in rule.causes)
     group = "" if hit.worker is None or seen.bare else seen.spec.part_of(hit.worker).group
     fixes = tuple(fix for fix in _fixes(rule, values, seen.spec, group) if not _is_applied(seen, fix))
-    said = values.get("said")
+    last_lines = values.get("said")
     return Finding(
         code=rule.id,
         message=next((cause for cause in causes if cause), rule.title),
@@ -310,7 +310,10 @@ def _finding(seen: Evidence, hit: Hit) -> Finding:
         worker=hit.worker,
         rank=hit.rank,
         severity=Severity.WARNING if seen.succeeded or seen.going else Severity.ERROR,
-        evidence=(*(hit.evidence or _facts_as_evidence(seen, hit, values)), *([said] if said else [])),
+        evidence=(
+            *(hit.evidence or _facts_as_evidence(seen, hit, values)),
+            *([last_lines] if last_lines else []),
+        ),
         fixes=fixes,
         confidence=hit.sure,
         place=hit.where,
@@ -359,19 +362,19 @@ def _facts_as_evidence(seen: Evidence, hit: Hit, values: Mapping[str, Any]) -> t
     ranks = f"rank{'s' if is_plural else ''} {ranks_there}" if ranks_there and hit.rank is None else None
     subject = [part for part in (ranks, fill("on {node}", values)) if part]
     known = seen.started is not None and hit.time
-    when = [f"{lasting(max(0.0, hit.time - (seen.started or 0.0)))} after the start"] if known else []
+    when = [f"{duration_text(max(0.0, hit.time - (seen.started or 0.0)))} after the start"] if known else []
     context = "; ".join((*when, *subject))
     return (*known_lines, *((context,) if context and known_lines else ()))
 
 
 def _unknown(seen: Evidence) -> Finding | None:
     # Nothing if the log shows no failure at all.
-    told = telling_line.find(seen)
-    if told is None and seen.outcome_unseen:
+    line = telling_line.find(seen)
+    if line is None and seen.outcome_unseen:
         return None
     by_log_alone = seen.bare and seen.launcher is None and not seen.ranks
-    unseen = seen.outcome_unseen or (by_log_alone and told is not None and not told.reported)
-    values = {"how": _how(seen.launcher), "message": seen.message or None, "line": None if told is None else told.text,
+    unseen = seen.outcome_unseen or (by_log_alone and line is not None and not line.reported)
+    values = {"how": _how(seen.launcher), "message": seen.message or None, "line": None if line is None else line.text,
               "unseen": "" if unseen else None}  # fmt: skip
     message = next(text for cause in UNKNOWN.causes if (text := fill(cause, values)) is not None)
     fixes = tuple(Fix(text) for remedy in UNKNOWN.remedies if (text := fill(remedy.text, values)))
@@ -380,12 +383,12 @@ def _unknown(seen: Evidence) -> Finding | None:
         message=message,
         hint=fixes[0].text,
         severity=Severity.ERROR,
-        evidence=_last_lines(seen) if told is None else told.evidence,
+        evidence=_last_lines(seen) if line is None else line.evidence,
         fixes=fixes,
         confidence=0.0,
-        place=None if told is None else told.place,
-        rank=None if told is None else told.rank,
-        worker=None if told is None else told.worker,
+        place=None if line is None else line.place,
+        rank=None if line is None else line.rank,
+        worker=None if line is None else line.worker,
     )
 
 

@@ -16,7 +16,7 @@ import msgspec
 from mpijob.diagnosis import mpi_error_classes
 from mpijob.diagnosis.evidence import ActiveWarning, Evidence, Memory
 from mpijob.diagnosis.logs.log_index import Stream, last_words, streams
-from mpijob.diagnosis.template_fields import lasting, lowered, who, worker_at
+from mpijob.diagnosis.template_fields import duration_text, lowered, subject, worker_at
 from mpijob.model import Exit, Family, Role
 from mpijob.model.spec.command import SHELLS, unwrapped
 
@@ -91,19 +91,19 @@ def facts(seen: Evidence) -> Iterator[Fact]:
         yield Fact(f"reason:{seen.reason}", worker=seen.worker, values=values, confidence=doubted)
     for memory in seen.memory:
         yield from _memory(memory)
-    said = streams(seen)
+    outputs = streams(seen)
     yield from _exits(seen)
     yield from _failed_call(seen)
-    yield from _bound_daemon(seen, said)
-    yield from _world(seen, said)
-    yield from _other_mpi(seen, said)
+    yield from _bound_daemon(seen, outputs)
+    yield from _world(seen, outputs)
+    yield from _other_mpi(seen, outputs)
     yield from _silence(seen)
     yield from _stalled(seen)
-    yield from _refused_though_ready(seen, said)
+    yield from _refused_though_ready(seen, outputs)
     yield from _ran_elsewhere(seen)
-    yield from _sidecars(seen, said)
+    yield from _sidecars(seen, outputs)
     yield from _lost_nodes(seen)
-    yield from _one_machine(seen, said)
+    yield from _one_machine(seen, outputs)
 
 
 def _addresses(seen: Evidence) -> str | None:
@@ -120,8 +120,8 @@ def _addresses(seen: Evidence) -> str | None:
 
 def _ended_well(seen: Evidence) -> str | None:
     # Which ranks ended with 0 although the engine ended the job: all of them, and the launcher did.
-    well = seen.launcher is not None and seen.launcher.good and all(exit.good for exit in seen.ranks)
-    if not well or len(seen.ranks) < seen.spec.world:
+    ended_well = seen.launcher is not None and seen.launcher.good and all(exit.good for exit in seen.ranks)
+    if not ended_well or len(seen.ranks) < seen.spec.world:
         return None
     return f"{len(seen.ranks)} ranks" if len(seen.ranks) > 1 else "its rank"
 
@@ -204,7 +204,7 @@ def _failed_call(seen: Evidence) -> Iterator[Fact]:
         )
 
 
-def _bound_daemon(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+def _bound_daemon(seen: Evidence, outputs: list[Stream]) -> Iterator[Fact]:
     # A daemon of Open MPI 4 that ended before any rank started, in a job that binds ranks: it does not report
     # why.
     launch, began = seen.spec.launch, seen.ranks or seen.census
@@ -213,7 +213,7 @@ def _bound_daemon(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
         for name, value in (("bind_to", launch.bind_to), ("map_by", launch.map_by))
         if value
     ]
-    for stream in said if asked and not began and not seen.bare else ():
+    for stream in outputs if asked and not began and not seen.bare else ():
         if (match := _LOST_DAEMON.search(stream.text)) is not None:
             time = stream.time(stream.at(match.start()))
             yield Fact(
@@ -254,37 +254,37 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _world(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+def _world(seen: Evidence, outputs: list[Stream]) -> Iterator[Fact]:
     world = seen.world
     values = {"planned": world.planned, "proved": world.proved, "library": world.library or None}
-    if world.singletons or (world.proved == 1 and world.planned > 1) or _reports_single_ranks(seen, said):
+    if world.singletons or (world.proved == 1 and world.planned > 1) or _reports_single_ranks(seen, outputs):
         yield Fact("world-of-singletons", values=values)
     elif world.proved is not None and world.proved != world.planned:
         yield Fact("world-differs", values=values)
 
 
-def _other_mpi(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+def _other_mpi(seen: Evidence, outputs: list[Stream]) -> Iterator[Fact]:
     # A program that uses Open MPI, started by MPICH or Intel MPI, which ended before its processes could be
     # inspected.
-    for stream in said if seen.family in (Family.MPICH, Family.INTEL) else ():
+    for stream in outputs if seen.family in (Family.MPICH, Family.INTEL) else ():
         if match := _OPEN_MPI_REFUSED.search(stream.text):
             time = stream.time(stream.at(match.start()))
             yield Fact("refused-open-mpi", time, stream.worker, stream.rank, {"starter": seen.family.value})
             return
 
 
-def _reports_single_ranks(seen: Evidence, said: list[Stream]) -> bool:
+def _reports_single_ranks(seen: Evidence, outputs: list[Stream]) -> bool:
     # Several ranks of a larger world each reported that they are rank 0 of 1.
-    if seen.spec.world < 2 or any(_TOGETHER.search(stream.text) for stream in said):
+    if seen.spec.world < 2 or any(_TOGETHER.search(stream.text) for stream in outputs):
         return False
-    speakers = [stream.rank for stream in said for _ in _ALONE.finditer(stream.text)]
+    speakers = [stream.rank for stream in outputs for _ in _ALONE.finditer(stream.text)]
     return len(set(speakers)) > 1 or speakers.count(None) > 1
 
 
-def _refused_though_ready(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+def _refused_though_ready(seen: Evidence, outputs: list[Stream]) -> Iterator[Fact]:
     # A worker's server answers on its own machine but refuses its port from another: a network policy does
     # that.
-    for stream in said if seen.ready else ():
+    for stream in outputs if seen.ready else ():
         for match in _REFUSED.finditer(stream.text):
             host = match[1].decode(errors="replace")
             if (worker := worker_at(seen, host)) in seen.ready:
@@ -300,10 +300,10 @@ def _ran_elsewhere(seen: Evidence) -> Iterator[Fact]:
         yield Fact("ran-on-launcher", values={"elsewhere": found[1]})
 
 
-def _sidecars(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+def _sidecars(seen: Evidence, outputs: list[Stream]) -> Iterator[Fact]:
     # A connection to a pod with a proxy container was cut: the proxy did it.
     proxied = {pod.worker: name for pod in seen.pods for name in pod.containers if name in SIDECARS}
-    for stream in said if proxied else ():
+    for stream in outputs if proxied else ():
         for match in _CUT.finditer(stream.text):
             worker = next(iter(proxied))
             values = {"sidecar": proxied[worker], "host": seen.spec.name}
@@ -311,10 +311,10 @@ def _sidecars(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
             return
 
 
-def _one_machine(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+def _one_machine(seen: Evidence, outputs: list[Stream]) -> Iterator[Fact]:
     # DeepSpeed found no hostfile. It reports that on every single machine; only a job of several workers is
     # affected.
-    for stream in said if seen.spec.workers > 1 and not seen.bare else ():
+    for stream in outputs if seen.spec.workers > 1 and not seen.bare else ():
         if match := _ONE_MACHINE.search(stream.text):
             yield Fact("deepspeed-alone", stream.time(stream.at(match.start())), stream.worker, stream.rank)
             return
@@ -362,7 +362,7 @@ def quiet_at_deadline(seen: Evidence) -> str | None:
     has_warning = any(warning.code in STALLS for warning in seen.active_warnings)
     if seen.spec.world < 2 or has_warning or _ended_well(seen) or not _silent_for_most(seen, QUIET_SECONDS):
         return None
-    return lasting(seen.silent_seconds or 0.0)
+    return duration_text(seen.silent_seconds or 0.0)
 
 
 def _stalled(seen: Evidence) -> Iterator[Fact]:
@@ -378,7 +378,7 @@ def _who_stalled(seen: Evidence, warnings: list[ActiveWarning]) -> str:
     named = [warning for warning in warnings if warning.rank is not None or warning.worker is not None]
     if not named:
         return f"all {seen.spec.world} ranks" if seen.spec.world > 1 else "the only rank"
-    names = ", ".join(lowered(who(warning.worker, warning.rank)) for warning in named[:MOST_NAMED])
+    names = ", ".join(lowered(subject(warning.worker, warning.rank)) for warning in named[:MOST_NAMED])
     more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
     return names + more
 
@@ -386,7 +386,7 @@ def _who_stalled(seen: Evidence, warnings: list[ActiveWarning]) -> str:
 def _warning_text(seen: Evidence, warning: ActiveWarning) -> str:
     known = seen.started is not None and warning.time
     when = (
-        f"{lasting(max(0.0, warning.time - (seen.started or 0.0)))} after the start"
+        f"{duration_text(max(0.0, warning.time - (seen.started or 0.0)))} after the start"
         if known
         else "while it ran"
     )

@@ -32,18 +32,20 @@ _MORE_FILES = ("bash", "-c", 'ulimit -n "$(ulimit -Hn)"; exec "$@"', "bash")
 _GDB = ("gdb", "-q", "-batch", "-return-child-result", "-ex", "run", "-ex", "bt", "--args")
 
 
-def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[str, Any]) -> dict[str, Any]:
+def field_values(
+    seen: Evidence, worker: int | None, rank: int | None, sign: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return all fields for one finding; the values of the sign itself take precedence."""
     memory = seen.memory_of(worker)
-    peak = max(said.get("peak_bytes") or 0, memory.peak_bytes if memory else 0)
-    limit = said.get("limit_bytes") or (memory.limit_bytes if memory else 0)
+    peak = max(sign.get("peak_bytes") or 0, memory.peak_bytes if memory else 0)
+    limit = sign.get("limit_bytes") or (memory.limit_bytes if memory else 0)
     spec = seen.spec.part_of(worker or 0).job
     limit = limit or (0 if seen.bare else spec.resources.asked.memory_bytes)
     return {
         "worker": worker,
         "rank": rank,
-        "who": who(worker, rank),
-        "whom": lowered(who(worker, rank)),
+        "who": subject(worker, rank),
+        "whom": lowered(subject(worker, rank)),
         "family": None if seen.family is Family.AUTO else seen.family.value,
         **{family.value: name for family, name in _TITLES.items() if seen.family in (family, Family.AUTO)},
         "ranks_there": spans(seen.ranks_of(worker)) or None,
@@ -55,12 +57,12 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
         **(
             {}
             if seen.bare
-            else {**_of_spec(seen.spec), **_of_worker(spec), **_of_components(seen.spec, said)}
+            else {**_of_spec(seen.spec), **_of_worker(spec), **_of_components(seen.spec, sign)}
         ),
-        **_of_library(seen, said),
+        **_of_library(seen, sign),
         **_crash_tools(seen),
         "with_mpi4py": None if seen.bare or seen.ranks_watched else with_mpi4py(seen.spec.command),
-    } | {name: value for name, value in said.items() if value is not None}
+    } | {name: value for name, value in sign.items() if value is not None}
 
 
 def _of_spec(spec: MPIJob) -> dict[str, Any]:
@@ -108,10 +110,10 @@ def _smaller_batch(command: tuple[str, ...]) -> dict[str, Any]:
     return {}
 
 
-def _of_components(spec: MPIJob, said: Mapping[str, Any]) -> dict[str, Any]:
+def _of_components(spec: MPIJob, sign: Mapping[str, Any]) -> dict[str, Any]:
     # The job's own settings of the reported frameworks or parameter, emptied: Open MPI takes an empty list as
     # no list, and chooses among all.
-    frameworks = [name for field in ("framework", "needed", "parameter") if (name := said.get(field))]
+    frameworks = [name for field in ("framework", "needed", "parameter") if (name := sign.get(field))]
     settings = {name: "" for name in frameworks if spec.launch.settings.get(name)}
     variables = {name: "" for framework in frameworks if spec.env.get(name := f"OMPI_MCA_{framework}")}
     return {
@@ -122,9 +124,9 @@ def _of_components(spec: MPIJob, said: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_library(seen: Evidence, said: Mapping[str, Any]) -> dict[str, Any]:
+def _of_library(seen: Evidence, sign: Mapping[str, Any]) -> dict[str, Any]:
     # The loader's path with the directory of the missing library, if it is known.
-    directory = seen.libraries.get(said.get("library", ""))
+    directory = seen.libraries.get(sign.get("library", ""))
     if directory is None:
         return {"unknown_path": "unknown"}
     given = seen.spec.env.get("LD_LIBRARY_PATH")
@@ -168,7 +170,7 @@ def _with_shm(spec: MPIJob) -> list[dict[str, Any]]:
     return [*others, {"mount": "/dev/shm", "kind": "shm", "size": "2Gi"}]  # noqa: S108
 
 
-def lasting(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Return a duration for messages: `40 s`, `45 min`, `3.5 h`."""
     if seconds < 120:
         return f"{seconds:.0f} s"
@@ -194,7 +196,7 @@ def fill_patch(patch: Any, values: Mapping[str, Any]) -> Any:
     return patch
 
 
-def who(worker: int | None, rank: int | None) -> str:
+def subject(worker: int | None, rank: int | None) -> str:
     """Return the subject of a sentence: the rank or worker, as far as it is known."""
     if rank is not None:
         return f"Rank {rank}" if worker is None else f"Rank {rank} on worker {worker}"

@@ -12,7 +12,7 @@ from mpijob import checks
 from mpijob.diagnosis import Evidence, Memory, explain, fixed
 from mpijob.diagnosis.rule import Remedy, Rule
 from mpijob.diagnosis.rules import RULES
-from mpijob.diagnosis.template_fields import fill_patch, words
+from mpijob.diagnosis.template_fields import field_values, fill_patch
 from mpijob.errors import Fix, Severity
 from mpijob.model import Code, Exit, Resources
 
@@ -49,7 +49,7 @@ def test_the_change_gives_a_job_that_the_checks_accept(remedy: Remedy) -> None:
         "emptied_variable": {"OMPI_MCA_pml": ""},
     }
     values = chosen | {"node": "gpu-17", "wanted_mpi": "openmpi", "as_script": "run.sh", "script_args": ["x"]}
-    patch = fill_patch(remedy.patch, words(seen, 1, 4, values))
+    patch = fill_patch(remedy.patch, field_values(seen, 1, 4, values))
     job = fixed(seen.spec, Fix(remedy.text, patch))
     assert job != seen.spec
     assert [one for one in checks.run(job) if one.severity is Severity.ERROR] == []

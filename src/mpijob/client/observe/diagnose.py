@@ -239,11 +239,11 @@ def _reason(state: JobState) -> str:
 
 def _waiting(state: JobState) -> str:
     """Return what a job waits for, with its position and the estimated time."""
-    from mpijob.diagnosis.template_fields import lasting
+    from mpijob.diagnosis.template_fields import duration_text
 
     place = f"position {state.queue_position}" if state.queue_position is not None else ""
     wait = state.wait_estimate_seconds
-    about = f"about {lasting(wait)}" if wait is not None else ""
+    about = f"about {duration_text(wait)}" if wait is not None else ""
     return ", ".join(part for part in (state.waiting_for or state.message, place, about) if part)
 
 

@@ -65,7 +65,7 @@ def _memory_is_constant(sample: HealthSample) -> bool:
     for usage in sample.samples:
         if usage.time >= sample.now - sample.quiet_seconds:
             sizes.setdefault(usage.worker, []).append(usage.memory_bytes)
-    return all(max(mine) - min(mine) <= _STILL_SHARE * max(mine) for mine in sizes.values())
+    return all(max(values) - min(values) <= _STILL_SHARE * max(values) for values in sizes.values())
 
 
 def _has_lasted(sample: HealthSample) -> bool:

@@ -42,9 +42,9 @@ class Matrix(msgspec.Struct, frozen=True):
     slow: tuple[Slow, ...] = ()
     suspects: tuple[str, ...] = ()
 
-    def link(self, one: int, other: int) -> Link | None:
+    def link(self, worker: int, other_worker: int) -> Link | None:
         """Return the link of two workers, in either order."""
-        low, high = sorted((one, other))
+        low, high = sorted((worker, other_worker))
         return next((link for link in self.links if (link.low, link.high) == (low, high)), None)
 
 

@@ -57,8 +57,10 @@ class EventScalars(msgspec.Struct, frozen=True):
 class Budget(NamedTuple):
     """How much of one file is read."""
 
-    bytes: int = 4 << 20  # of records that are read whole
-    records: int = 1_000_000  # with those that are only skipped
+    # Of records that are read completely.
+    bytes: int = 4 << 20
+    # Including those that are skipped.
+    records: int = 1_000_000
     series: int = MOST_SERIES
     points: int = POINTS
 
@@ -301,7 +303,9 @@ def event(data: bytes) -> Event:
         elif number == 2 and kind == _VARINT:
             step = _signed(value)
         elif number == 5 and kind == _BYTES:
-            values += [_value(one) for number, kind, one in _fields(value) if (number, kind) == (1, _BYTES)]
+            values += [
+                _value(field) for number, kind, field in _fields(value) if (number, kind) == (1, _BYTES)
+            ]
     return Event(time if math.isfinite(time) else 0.0, step, tuple(values))
 
 

@@ -66,5 +66,5 @@ class StreamRedactor:
 @functools.lru_cache(maxsize=4)
 def _patterns(spellings: tuple[str, ...]) -> MultiPattern:
     # Cached: all streams of one job search for the same values.
-    values = (one.encode("utf-8", "surrogateescape") for one in spellings)
-    return MultiPattern(one for one in values if b"\n" not in one)
+    values = (spelling.encode("utf-8", "surrogateescape") for spelling in spellings)
+    return MultiPattern(value for value in values if b"\n" not in value)

@@ -125,8 +125,8 @@ def _worker(job: ClusterObservation, member: Member, over: float | None) -> Iter
     time = _end_time(member)
     if time is None or _is_cleanup(job, member, time, over):
         return
-    well = member.exit is not None and member.exit.good and member.loss in (Loss.NONE, Loss.DELETED)
-    if not well or (job.ours and _was_asked(member)):
+    ended_well = member.exit is not None and member.exit.good and member.loss in (Loss.NONE, Loss.DELETED)
+    if not ended_well or (job.ours and _was_asked(member)):
         yield cause_of_end(member, time, ours=job.ours)
     elif job.ours and not _follows(job, time):
         yield Cause(member, time, Reason.WORKER_LOST, f"worker {member.index} ended while the job still ran")
