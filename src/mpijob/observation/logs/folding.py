@@ -68,9 +68,7 @@ class LineFolder:
         if len(text) > LONGEST_BYTES:
             self._left_out[source] = self._left_out.get(source, 0) + len(text) - LONGEST_BYTES
             text = text[:LONGEST_BYTES]
-        return replace(
-            line if unfinished is None else unfinished, text=text, partial=line.partial, marks=line.marks
-        )
+        return replace(unfinished or line, text=text, partial=line.partial, marks=line.marks)
 
     def _progress_bar(self, source: _Source, bar: LogLine, time: int) -> Iterable[LogLine]:
         if time - self._shown.get(source, 0) < PROGRESS_BAR_NS:

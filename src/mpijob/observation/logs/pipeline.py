@@ -60,10 +60,8 @@ class LogPipeline:
                 yield from self.feed(line)
             return
         # Folding comes after the tail: the tail counts lines as written.
-        held, self._stages = (
-            self._stages,
-            [stage for stage in self._stages if not isinstance(stage, RepeatFolder)],
-        )
+        unfolded = [stage for stage in self._stages if not isinstance(stage, RepeatFolder)]
+        held, self._stages = self._stages, unfolded
         chosen = deque((out for line in lines for out in self.feed(line)), maxlen=max(0, tail))
         self._stages = held
         folds = [stage for stage in held if isinstance(stage, RepeatFolder)]

@@ -140,7 +140,7 @@ def curves(
     for point in reported:
         step = _step(point.values)
         for name, value in point.values.items():
-            if name not in _PROGRESS_NAMES and (name in groups or len(groups) < MOST_SERIES):
+            if name not in _COUNTERS and (name in groups or len(groups) < MOST_SERIES):
                 groups.setdefault(name, {}).setdefault(point.rank, []).append((point.time, step, value))
     series = tuple(
         _series(name, min(ranks), ranks[min(ranks)], most) for name, ranks in sorted(groups.items())
@@ -152,9 +152,7 @@ def progress_text(lines: Iterable[bytes]) -> str:
     """Return the progress in a training's last lines: `epoch 45/100`; "" if they have none."""
     read, last = reader(), dict[str, float]()
     for line in lines:
-        last |= {
-            _PROGRESS_NAMES[name]: value for name, value in read(line).items() if name in _PROGRESS_NAMES
-        }
+        last |= {_COUNTERS[name]: value for name, value in read(line).items() if name in _COUNTERS}
     for word in ("epoch", "step"):
         if word in last:
             whole = last.get(f"{word}s")
@@ -162,16 +160,14 @@ def progress_text(lines: Iterable[bytes]) -> str:
     return ""
 
 
-_PROGRESS_NAMES = {
+_COUNTERS = {
     "step": "step", "global_step": "step", "iteration": "step", "iter": "step", "batch": "step", "steps": "steps",
     "epoch": "epoch", "epochs": "epochs",
 }  # fmt: skip
 
 
 def _step(values: Mapping[str, float]) -> float | None:
-    steps = (
-        values[name] for name, meaning in _PROGRESS_NAMES.items() if meaning == "step" and name in values
-    )
+    steps = (values[name] for name, meaning in _COUNTERS.items() if meaning == "step" and name in values)
     return next(steps, values.get("epoch"))
 
 
@@ -200,9 +196,7 @@ def _with_progress(series: tuple[Series, ...], reported: Sequence[Point], now: f
     last: dict[str, float] = {}
     shares: list[tuple[float, float]] = []
     for point in reported:
-        last |= {
-            _PROGRESS_NAMES[name]: value for name, value in point.values.items() if name in _PROGRESS_NAMES
-        }
+        last |= {_COUNTERS[name]: value for name, value in point.values.items() if name in _COUNTERS}
         if (share := _share(last)) is not None:
             shares.append((point.time, share))
     progress = shares[-1][1] if shares else None
@@ -230,10 +224,7 @@ def _rate(shares: Sequence[tuple[float, float]]) -> float | None:
     # By the later half of the points, because trainings start slowly. In shares per second.
     if len(shares) < 2:
         return None
-    (begin, done), (end, share) = (
-        shares[len(shares) // 2 if len(shares) > 3 else 0],
-        shares[-1],
-    )
+    (begin, done), (end, share) = shares[len(shares) // 2 if len(shares) > 3 else 0], shares[-1]
     return (share - done) / (end - begin) if end > begin and share > done else None
 
 
@@ -258,7 +249,7 @@ def _recognized(text: bytes) -> dict[str, float]:
     found = {_name(name): float(number) for name, number in _PAIR.findall(text)}
     progress: dict[str, float] = {}
     for word, number, total in _PROGRESS.findall(text):
-        name = _PROGRESS_NAMES.get(_name(word), "step")
+        name = _COUNTERS.get(_name(word), "step")
         progress.setdefault(name, float(number))
         if total:
             progress.setdefault(f"{name}s", float(total))

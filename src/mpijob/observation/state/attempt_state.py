@@ -105,14 +105,14 @@ class AttemptState:
         return self.launcher_times.ready is not None
 
     def daemon_started(self, worker: int) -> bool:
-        """Record an MPI daemon on a worker; return whether the launcher has now reached every worker."""
+        """Record an MPI daemon on a worker; return whether it was the last worker that the launcher had to reach."""
         self.daemons[worker] = self.daemons.get(worker, 0) + 1
         return self._has_reached_all()
 
     def rank_started(
         self, rank: int, size: int, worker: int, local_rank: int, pid: int, gpus: str, node: str
     ) -> bool:
-        """Record a rank; return whether the launcher has now reached every worker."""
+        """Record a rank; return whether its worker was the last one that the launcher had to reach."""
         names = tuple(gpus.split(",")) if gpus else ()
         self.ranks[rank] = RankState(rank, worker, local_rank, node, pid, names)
         self.sizes.add(size)
@@ -170,9 +170,8 @@ class AttemptState:
         self._record_exit(rank, 128 - code if 128 < code <= 128 + _LAST_SIGNAL else code)
 
     def rank_aborting(self, rank: int, code: int) -> None:
-        """Record the code of MPI_Abort or of an uncaught exception, reported before MPI ends all ranks."""
-        # The exit status that the shim reports afterwards is MPI's kill, so it is ignored (see
-        # `_record_exit`).
+        """Record the exit status that a failed Python rank reports before it calls MPI_Abort."""
+        # MPI then kills the rank, so the status that its shim reports is ignored (`_record_exit`).
         if rank in self.ranks and rank not in self.rank_exits and not self._plan.job.script:
             self._record_exit(rank, code)
             self.aborted.add(rank)
@@ -199,6 +198,7 @@ class AttemptState:
     def daemon_ended(self, worker: int, code: int) -> None:
         # Counted, because a script starts a daemon for each of its steps.
         self.daemons[worker] = self.daemons.get(worker, 1) - 1
+        # A script decides itself what the end of one of its launchers means.
         if self._plan.job.script:
             return
         if worker not in self.daemon_exits or self.daemon_exits[worker].good:

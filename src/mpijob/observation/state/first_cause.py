@@ -56,6 +56,8 @@ _LOST = {
     Loss.DELETED: (Reason.WORKER_LOST, "was deleted"),
     Loss.NOT_STARTED: (Reason.START_REFUSED, "could not be started"),
 }
+# The message ends with the node's name.
+_WITH_NODE = (Loss.MACHINE, Loss.EVICTED, Loss.DRAINED)
 _OF_LAUNCHER = {
     Reason.WORKER_LOST: Reason.LAUNCHER_LOST,
     Reason.WORKER_EVICTED: Reason.LAUNCHER_LOST,
@@ -67,21 +69,20 @@ _OF_LAUNCHER = {
 def first(job: ClusterObservation) -> Cause | None:
     """Return the first cause, or None if no member failed."""
     return min(
-        _ends(job),
-        key=lambda cause: (floor(cause.time), _order_within_second(job, cause), cause.time),
-        default=None,
+        _ends(job), key=lambda cause: (floor(cause.time), _order(job, cause), cause.time), default=None
     )
 
 
-def _order_within_second(job: ClusterObservation, cause: Cause) -> int:
+def _order(job: ClusterObservation, cause: Cause) -> int:
     # Within one second: a worker's own end, then a removal by somebody else, then the launcher's end, which
     # follows from both, then what was removed after the engine's verdict.
-    if cause.member is not None and cause.member.role is Role.LAUNCHER:
+    if cause.member is None:
+        return 0
+    if cause.member.role is Role.LAUNCHER:
         return 2
-    removed = cause.member is not None and (cause.member.loss is Loss.DELETED and _was_asked(cause.member))
-    return (
-        (3 if job.verdict is not None and _not_before(cause.time, job.verdict.time) else 1) if removed else 0
-    )
+    if cause.member.loss is not Loss.DELETED or not _was_asked(cause.member):
+        return 0
+    return 3 if job.verdict is not None and _not_before(cause.time, job.verdict.time) else 1
 
 
 def _not_before(time: float, other: float) -> bool:
@@ -160,15 +161,13 @@ def _follows(job: ClusterObservation, time: float) -> bool:
     ]
     others = [job.launcher.exit.time] if job.launcher is not None and job.launcher.exit is not None else []
     others += [job.verdict.time] if job.verdict is not None else []
-    return any(_not_before(time, end) for end in of_workers) or any(
-        floor(time) > floor(end) for end in others
-    )
+    follows_worker = any(_not_before(time, end) for end in of_workers)
+    return follows_worker or any(floor(time) > floor(end) for end in others)
 
 
 def _was_asked(member: Member) -> bool:
-    return member.asked_to_end is not None and (
-        member.exit is None or member.asked_to_end <= member.exit.time
-    )
+    asked = member.asked_to_end
+    return asked is not None and (member.exit is None or asked <= member.exit.time)
 
 
 def _end_time(member: Member) -> float | None:
@@ -190,7 +189,7 @@ def cause_of_end(member: Member, time: float, *, ours: bool = True) -> Cause:
         message = " ".join(member.last_words.split())
         return Cause(member, time, OWN_ENDINGS[member.exit.code], f"{name}: {message}")
     if member.loss is not Loss.NONE:
-        return _loss_cause(member, time, name)
+        return _lost(member, time, name)
     how = str(member.exit) if member.exit is not None else "is gone"
     if is_launcher:
         return Cause(member, time, Reason.LAUNCHER_FAILED, f"{name} {how}")
@@ -240,13 +239,11 @@ def rank_name(rank: Exit) -> str:
     return f"rank {rank.index}" + ("" if rank.worker is None else f" on worker {rank.worker}")
 
 
-def _loss_cause(member: Member, time: float, who: str) -> Cause:
+def _lost(member: Member, time: float, who: str) -> Cause:
     reason, text = _LOST[member.loss]
     if member.role is Role.LAUNCHER:
         reason = _OF_LAUNCHER.get(reason, reason)
-    on = (
-        f" {member.node}" if member.node and member.loss in (Loss.MACHINE, Loss.EVICTED, Loss.DRAINED) else ""
-    )
+    on = f" {member.node}" if member.node and member.loss in _WITH_NODE else ""
     return Cause(member, time, reason, f"{who} {text}{on}" + (f": {member.why}" if member.why else ""))
 
 
@@ -272,12 +269,9 @@ def _recreated(job: ClusterObservation, over: float | None) -> Iterator[Cause]:
     # Creation times come from the API server, start times from the node's clock, which may be behind.
     there = max(launcher.started, launcher.created or 0.0)
     for member in job.workers:
-        if (
-            member.created is None
-            or member.created <= there + _SECOND
-            or (over and _not_before(member.created, over))
-        ):
+        created = member.created
+        if created is None or created <= there + _SECOND or (over and _not_before(created, over)):
             continue
         text = f"worker {member.index} was lost while the job ran; its engine created a new one"
-        time = member.created if launcher.exit is None else min(member.created, launcher.exit.time)
+        time = created if launcher.exit is None else min(created, launcher.exit.time)
         yield Cause(None, time, Reason.WORKER_LOST, text, member.index)
