@@ -73,7 +73,7 @@ def from_pods(worker: Mapping[str, Any], launcher: Mapping[str, Any]) -> dict[st
         "env": variables,
         "secrets": _secrets_of_both(main, front),
         "volumes": volumes.read(worker, main) or volumes.read(launcher, front),
-        "pull_secrets": tuple(one["name"] for one in worker.get("imagePullSecrets") or ()),
+        "pull_secrets": tuple(secret["name"] for secret in worker.get("imagePullSecrets") or ()),
         "pull_policy": str(main.get("imagePullPolicy") or front.get("imagePullPolicy") or ""),
         "resources": resources(main),
         "launcher": resources(front),
@@ -105,7 +105,7 @@ def command(container: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _census_words(container: Mapping[str, Any]) -> int:
-    found = {one.get("name"): one.get("value") for one in container.get("env") or ()}
+    found = {variable.get("name"): variable.get("value") for variable in container.get("env") or ()}
     return int(found.get("MPIJOB_CENSUS_WORDS") or 0)
 
 
@@ -118,7 +118,7 @@ def is_our_variable(one: Mapping[str, Any], *, ours: bool) -> bool:
 _SET_BY_US = frozenset(
     {name for family in Family for name in command_line.variables(family, hostfile="", agent="", slots=1)}
     | set(command_line.keepalive(Family.OPENMPI))
-    | set(command_line.told(MPIJob(name="")))
+    | set(command_line.job_variables(MPIJob(name="")))
 )
 
 
@@ -126,9 +126,9 @@ def _variables(container: Mapping[str, Any]) -> dict[str, str]:
     """Return the user's variables; a worker of ours has no others, a launcher those that start the ranks."""
     ours, names = is_ours(container) and not _is_worker(container), _names(container)
     return {
-        one["name"]: plain(str(one.get("value", "")))
-        for one in container.get("env") or ()
-        if "valueFrom" not in one and not is_our_variable(one, ours=ours) and one not in names
+        variable["name"]: plain(str(variable.get("value", "")))
+        for variable in container.get("env") or ()
+        if "valueFrom" not in variable and not is_our_variable(variable, ours=ours) and variable not in names
     }
 
 
@@ -139,7 +139,12 @@ def _is_worker(container: Mapping[str, Any]) -> bool:
 def _names(container: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the variables by which we name a job's runs elsewhere."""
     name = next(
-        (one.get("value") for one in container.get("env") or () if one.get("name") == "MPIJOB_NAME"), ""
+        (
+            variable.get("value")
+            for variable in container.get("env") or ()
+            if variable.get("name") == "MPIJOB_NAME"
+        ),
+        "",
     )
     return (
         [{"name": key, "value": value} for key, value in command_line.wandb_names(name).items()]
@@ -149,14 +154,18 @@ def _names(container: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _secrets(container: Mapping[str, Any]) -> tuple[Secret, ...]:
-    keys = [(one["name"], _secret_key(one)) for one in container.get("env") or () if _secret_key(one)]
+    keys = [
+        (variable["name"], _secret_key(variable))
+        for variable in container.get("env") or ()
+        if _secret_key(variable)
+    ]
     return tuple(Secret(env=name, source=f"{key['name']}/{key['key']}") for name, key in keys)
 
 
 def _secrets_of_both(main: Mapping[str, Any], front: Mapping[str, Any]) -> tuple[Secret, ...]:
     mine = _secrets(main)
     names = {one.env for one in mine}
-    return (*mine, *(one for one in _secrets(front) if one.env not in names))
+    return (*mine, *(secret for secret in _secrets(front) if secret.env not in names))
 
 
 def _secret_key(one: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -185,7 +194,8 @@ def _devices(amount: Any) -> int:
     try:
         return int(amount)
     except ValueError:
-        return math.ceil(parse(amount))  # an API server takes 8000m for 8
+        # An API server takes 8000m for 8.
+        return math.ceil(parse(amount))
 
 
 def stripped(template: Mapping[str, Any], *, managed: bool) -> Document:
@@ -198,11 +208,13 @@ def stripped(template: Mapping[str, Any], *, managed: bool) -> Document:
     _strip_volumes(pod, main)
     if managed:
         pod["initContainers"] = [
-            one
-            for one in pod.get("initContainers") or ()
-            if one["name"] != PREPARE_CONTAINER and not s3_sidecars.is_ours(one["name"])
+            container
+            for container in pod.get("initContainers") or ()
+            if container["name"] != PREPARE_CONTAINER and not s3_sidecars.is_ours(container["name"])
         ]
-        pod["containers"] = [one for one in pod["containers"] if not s3_sidecars.is_ours(one["name"])]
+        pod["containers"] = [
+            container for container in pod["containers"] if not s3_sidecars.is_ours(container["name"])
+        ]
         for holder, field in ((pod, "volumes"), (main, "volumeMounts")):
             if field in holder:
                 holder[field] = [one for one in holder[field] if one.get("name") != volumes.KEY_VOLUME]
@@ -214,7 +226,11 @@ def stripped(template: Mapping[str, Any], *, managed: bool) -> Document:
 
 def _strip_container(main: MutableMapping[str, Any]) -> None:
     ours = is_ours(main)
-    kept = [one for one in main.get("env") or () if "valueFrom" in one and not _secret_key(one)]
+    kept = [
+        variable
+        for variable in main.get("env") or ()
+        if "valueFrom" in variable and not _secret_key(variable)
+    ]
     main["env"] = [one for one in kept if not is_our_variable(one, ours=ours)]
     for field in _CONTAINER_TAKEN:
         main.pop(field, None)
@@ -229,12 +245,12 @@ def _strip_volumes(pod: MutableMapping[str, Any], main: Any) -> None:
     kept = [one for one in every if one["mountPath"] not in read or "subPath" in one]
     gone = {one["name"] for one in every if one not in kept} - {one["name"] for one in kept}
     used = {
-        one.get("name")
+        mount.get("name")
         for other in pod.get("containers") or ()
         if other is not main
-        for one in _mounts(other)
+        for mount in _mounts(other)
     }
-    pod["volumes"] = [one for one in pod.get("volumes") or () if one["name"] not in gone - used]
+    pod["volumes"] = [volume for volume in pod.get("volumes") or () if volume["name"] not in gone - used]
     main["volumeMounts"] = kept
     for holder, field in ((pod, "volumes"), (main, "volumeMounts")):
         if not holder[field]:

@@ -36,7 +36,8 @@ from mpijob.model.spec.quantity import NONE, Amount
 
 PREPARE_CONTAINER = "mpijob-prepare"
 POD_ADDRESS = "MPIJOB_POD_IP"
-_ADDRESS = "\0address"  # no word of a user's can be this
+# No word of a user's can be this.
+_ADDRESS = "\0address"
 _ISTIO = "sidecar.istio.io/inject"
 _DEVICES = {
     "nvidia.com/": "/dev/nvidia[0-9]*",
@@ -66,7 +67,8 @@ def group_template(part: Part, shape: Shape, secret: str) -> Document:
     """Return the pod template of a worker of one group; the job's key is in this Secret."""
     role, files = Role.WORKER, _files(part.job, shape, Role.WORKER) | {"group.sh": _of_group(part, shape)}
     spec = _spec(part.job, shape, role, Order.READY, frozenset(), files)
-    if part.group:  # Trainer gives the key to the workers of no group alone
+    # Trainer gives the key to the workers of no group alone.
+    if part.group:
         spec["volumes"].append(volumes.ssh_key(secret))
         spec["containers"][0]["volumeMounts"].append(volumes.ssh_mount())
     metadata = _metadata(part.job, shape, role)
@@ -102,7 +104,7 @@ def launch_words(job: MPIJob, shape: Shape) -> tuple[list[str], int]:
 
 def notices(job: MPIJob, shape: Shape) -> Iterator[Finding]:
     """Return what a user should know about how the job looks as pods."""
-    inline = any(one.kind is VolumeKind.NFS for one in job.volumes) and not shape.nfs_driver
+    inline = any(volume.kind is VolumeKind.NFS for volume in job.volumes) and not shape.nfs_driver
     if inline:
         message = "NFS is mounted directly, which the restricted policy of many namespaces refuses"
         yield _notice("volumes", message, "use a volume claim, or a cluster with a CSI driver for NFS")
@@ -197,11 +199,12 @@ def _spec(
     if shape.service_account:
         spec["serviceAccountName"] = shape.service_account
     if job.pull_secrets:
-        spec["imagePullSecrets"] = [{"name": one} for one in job.pull_secrets]
+        spec["imagePullSecrets"] = [{"name": secret} for secret in job.pull_secrets]
     if name := priority_class(job, shape):
         spec["priorityClassName"] = name
     if scheduler := shape.scheduler or well_known.SCHEDULERS.get(shape.gang, ""):
-        spec["schedulerName"] = scheduler  # a pod group counts only pods that its own scheduler places
+        # A pod group counts only pods that its own scheduler places.
+        spec["schedulerName"] = scheduler
     return spec | placement.pod_fields(job, shape, role)
 
 
@@ -292,7 +295,8 @@ def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: fro
     launching = role is Role.LAUNCHER
     text = launcher_script.LAUNCHER if launching else pod_scripts.WORKER
     variables = _launcher_env(job, shape, order) if launching else _worker_env(job)
-    given = without | {one.env for one in job.secrets}  # each name once: the user's own wins
+    # Each name once: the user's own wins.
+    given = without | {secret.env for secret in job.secrets}
     container: Document = {
         "name": CONTAINER,
         "image": _image(job, shape, role),
@@ -362,7 +366,8 @@ def _is_less(resources: Resources, cores: float) -> bool:
     try:
         return resources.cores < cores
     except ValueError:
-        return False  # what is no amount is written as it stands, and refused where it is checked
+        # What is no amount is written as it stands, and refused where it is checked.
+        return False
 
 
 def quantity(amount: Amount) -> str:
@@ -380,12 +385,12 @@ def _values(variables: Mapping[str, str], without: frozenset[str]) -> list[Docum
 def _secrets(job: MPIJob, shape: Shape) -> list[Document]:
     return [
         {
-            "name": one.env,
+            "name": secret.env,
             "valueFrom": {
-                "secretKeyRef": _secret_key(well_known.secret_name(job, shape), one.env, one.source)
+                "secretKeyRef": _secret_key(well_known.secret_name(job, shape), secret.env, secret.source)
             },
         }
-        for one in job.secrets
+        for secret in job.secrets
     ]
 
 
@@ -413,7 +418,7 @@ def _for_ranks(job: MPIJob, shape: Shape) -> dict[str, str]:
     family = command_line.in_pods(shape.family) | dict(
         command_line.settings_as_variables(shape.family, job.launch)
     )
-    return command_line.told(job) | ours | family | dict(job.env)
+    return command_line.job_variables(job) | ours | family | dict(job.env)
 
 
 def _gpus(job: MPIJob) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""What a script finds in its environment: the job and its workers, in the words of Slurm, PBS and LSF.
+"""The environment of a user's script: the job and its workers in the variables of Slurm, PBS and LSF.
 
-The same variables on one machine and on a cluster; what names the workers is added by `scripts/step.sh`, which also
-is the programs that a script calls (`srun`, `scontrol`, …).
+The variables are the same on every engine. Variables with workers' names are added by `scripts/step.sh`, which also
+implements the commands that scripts call (`srun`, `scontrol`, …).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ STEP_RANK = os.path.join(os.path.dirname(STEP), "step_rank.sh")
 
 
 def job_number(uid: str) -> int:
-    """Return a number for a job, for scripts that count with the one that a batch system gives."""
+    """Return a seven-digit number for a job: scripts calculate with the number that a batch system gives."""
     return 1_000_000 + zlib.crc32(uid.encode()) % 9_000_000
 
 
 def variables(job: MPIJob, *, uid: str) -> dict[str, str]:
-    """Return the variables of a batch system that need no worker's name.
+    """Return the batch system's variables that contain no worker's name.
 
-    In Slurm's words, a job with groups is a heterogeneous one: what it tells of nodes and tasks is of the first part.
+    To Slurm a job with groups is a heterogeneous job, whose variables without a suffix describe the first component.
     """
     number, first = str(job_number(uid)), job.parts[0].job
     count, world = first.workers, first.total_slots if job.groups else job.world
@@ -63,13 +63,13 @@ def variables(job: MPIJob, *, uid: str) -> dict[str, str]:
             "LSB_JOBID": number,
             "LSB_DJOB_NUMPROC": str(job.world),
         }
-        | _of_groups(job)
+        | _group_variables(job)
         | ({"SLURM_GPUS_ON_NODE": gpus, "SLURM_GPUS_PER_NODE": gpus} if first.resources.gpu else {})
     )
 
 
-def _of_groups(job: MPIJob) -> dict[str, str]:
-    """Return what steps are told of groups: the number of workers of each component of `srun --het-group`."""
+def _group_variables(job: MPIJob) -> dict[str, str]:
+    """Return the variables for `srun --het-group`: the number of components, and workers and tasks of each."""
     if not job.groups:
         return {}
     parts = job.parts
@@ -79,7 +79,8 @@ def _of_groups(job: MPIJob) -> dict[str, str]:
 
 
 def outside_batch(family: Family) -> dict[str, str]:
-    """Return what keeps a launcher from taking the variables above for a batch system that starts its daemons."""
+    """Return the variables that keep a launcher from starting its daemons through a batch system."""
+    # Launchers detect a batch system by the variables above, and would call its srun, tm or lsf instead of our agent.
     if family is not Family.OPENMPI:
         return {"HYDRA_RMK": "user"} if family is Family.MPICH else {"I_MPI_HYDRA_RMK": "user"}
     return {
@@ -91,7 +92,7 @@ def outside_batch(family: Family) -> dict[str, str]:
 
 
 def steps(job: MPIJob, family: Family, *, uid: str, directory: str, launcher: str) -> dict[str, str]:
-    """Return all that a script and its steps are told; hostfile, wrapper and its part are the engine's."""
+    """Return the variables for a script and its steps; hostfile and wrapper are added by the engine."""
     return variables(job, uid=uid) | outside_batch(family) | {
         "MPIJOB_STEPS": directory,
         "MPIJOB_FAMILY": family.value,
@@ -100,18 +101,19 @@ def steps(job: MPIJob, family: Family, *, uid: str, directory: str, launcher: st
 
 
 def modules(known: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the variable by which `module load` of a script finds what a name stands for: variables by module."""
+    """Return a variable with a shell function that sets a module's variables; empty without modules."""
     cases = "".join(f"{shlex.quote(name)}) {_exports(env)} ;; " for name, env in known.items())
     return {MODULES: f"mpijob_module() {{ case $1 in {cases}*) return 1 ;; esac; }}"} if cases else {}
 
 
 def _exports(env: Mapping[str, str]) -> str:
+    # Double quotes, in which `$PATH` and the like are expanded; every other special character is escaped.
     quoted = {name: re.sub(r'(["`\\\\]|\$(?![A-Za-z_{]))', r"\\\1", value) for name, value in env.items()}
     return "; ".join(f'export {name}="{value}"' for name, value in quoted.items()) or ":"
 
 
 def modules_of(text: str) -> tuple[str, ...]:
-    """Return the modules that a script loads by plain words."""
+    """Return the modules that a script loads with literal names."""
     found = (
         word for words in _LOADS.findall(text) for word in words.split() if not word.startswith(("-", "#"))
     )
@@ -119,6 +121,6 @@ def modules_of(text: str) -> tuple[str, ...]:
 
 
 def text(path: str) -> str:
-    """Return one of the scripts, for a place that has none of our files."""
+    """Return the content of one of the scripts, for a machine without this package."""
     with open(path, encoding="utf-8") as file:
         return file.read()

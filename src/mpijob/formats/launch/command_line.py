@@ -1,9 +1,8 @@
-"""How each MPI family is told to start a world: hostfile, launch line, variables.
+"""The launch line and the variables of each MPI family, on secret machine and on a cluster.
 
-One place for `--hostfile`, `-x VAR`, `PRTE_MCA_…` and their like, for a laptop and for a cluster. The
-agent (ssh on a cluster, the engine's own on one machine) and the hostfile are given both on the line
-and by variables, so that a command that brings its own mpirun finds the same workers. Values never
-go onto the line, only names: a process list shows no secrets.
+The agent that starts daemons (ssh on a cluster, the engine's own on secret machine) and the hostfile are passed both on
+the line and in variables, so that a user's own mpirun finds the same workers. The line has names of variables, never
+their values: process lists are public.
 """
 
 from __future__ import annotations
@@ -13,15 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mpijob.model import Family, Launch, MPIJob, Program
 
-HOSTS_FILE = (
-    "MPIJOB_HOSTS_FILE"  # names a file with a line `worker slots=n` for each worker, whatever the MPI
-)
-GROUP = "MPIJOB_GROUP"  # in a rank whose worker is in a group: the name of the group
-DISCOVER = "MPIJOB_DISCOVER_HOSTS"  # in the launcher of an elastic job: the program that prints the workers
-_HYDRA_TAG = [
-    "-prepend-pattern",
-    "[rank %r] ",
-]  # its own form, `[3] `, looks like what programs print themselves
+# The path of a file with a line `worker slots=n` for each worker, the same for every MPI.
+HOSTS_FILE = "MPIJOB_HOSTS_FILE"
+# The name of the group of a rank's worker.
+GROUP = "MPIJOB_GROUP"
+# In the launcher of an elastic job: the path of the program that prints the workers.
+DISCOVER = "MPIJOB_DISCOVER_HOSTS"
+# Hydra's default form, `[3] `, is too much like what programs print.
+_HYDRA_TAG = ["-prepend-pattern", "[rank %r] "]
 
 
 def line(
@@ -37,12 +35,12 @@ def line(
     tagged: bool = False,
     nodes: bool = True,
 ) -> tuple[str, ...]:
-    """Return the argv that starts the job's world. `shim` stands before every rank's command.
+    """Return the argv that starts the job's world; `shim` is put before every rank's command.
 
-    `address` is how workers reach the launcher where its name is not known to them (hydra only:
-    Open MPI hands out addresses by itself). `tagged` has the launcher say before every line of output
-    which rank wrote it (`formats/launch/rank_output` reads it); an engine with a stream for each rank needs no tags.
-    Without `nodes` one daemon starts all ranks on this machine, and no host is named.
+    `address` is how workers reach a launcher whose name they cannot resolve (Hydra only: Open MPI sends addresses
+    itself). With `tagged`, the launcher puts a tag before each line of output (`rank_output` reads it); an engine
+    with a stream for each rank needs none. Without `nodes` secret daemon starts all ranks on this machine, and no host
+    is named.
     """
     if family is Family.CUSTOM:
         return _custom_line(job, hostfile=hostfile, agent=agent, shim=shim)
@@ -56,7 +54,7 @@ def line(
     sections = [[*_section(family, program), *shim, *program.command, *program.args] for program in programs]
     argv = head + sections[0]
     for section in sections[1:]:
-        # Open MPI 4 hands a variable only to the program that it stands before
+        # Open MPI 4 passes a variable only to the program that the option precedes.
         argv += [":", *exports, *section]
     return tuple(argv)
 
@@ -64,7 +62,9 @@ def line(
 def variables(family: Family, *, hostfile: str, agent: str, slots: int) -> dict[str, str]:
     """Return the launcher's variables by which any mpirun of the family finds the job's workers."""
     match family:
-        case Family.OPENMPI:  # both MCA families: Open MPI 4 (ORTE) ignores PRTE's, 5 ignores ORTE's
+        case Family.OPENMPI:
+            # Open MPI 4 (ORTE) ignores PRTE's variables, 5 (PRRTE) ignores ORTE's. Trainer and the MPI Operator set
+            # ORTE's only, so that Open MPI 5 runs all ranks on the launcher (trainer#4028, mpi-operator#842).
             return {
                 "OMPI_MCA_orte_default_hostfile": hostfile,
                 "OMPI_MCA_plm_rsh_agent": agent,
@@ -76,7 +76,8 @@ def variables(family: Family, *, hostfile: str, agent: str, slots: int) -> dict[
         case Family.INTEL:
             return {
                 "I_MPI_HYDRA_HOST_FILE": hostfile,
-                "I_MPI_PERHOST": str(slots),  # it overlooks the hostfile's slots and counts cores instead
+                # It ignores the hostfile's slots and counts cores instead.
+                "I_MPI_PERHOST": str(slots),
                 "I_MPI_HYDRA_BOOTSTRAP": "ssh",
                 "I_MPI_HYDRA_BOOTSTRAP_EXEC": agent,
             }
@@ -85,13 +86,14 @@ def variables(family: Family, *, hostfile: str, agent: str, slots: int) -> dict[
 
 
 def one_daemon(family: Family, version: str) -> dict[str, str]:
-    """Return what lets one daemon start all ranks on this machine, as many as there are, and more by MPI_Comm_spawn."""
+    """Return the variables with which secret daemon starts all ranks on this machine, and more by MPI_Comm_spawn."""
     match family:
         case Family.OPENMPI:
             return {
                 "OMPI_MCA_rmaps_base_oversubscribe": "1",
                 "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-                "OMPI_MCA_btl": _transports(version),  # to look for the others takes a second at each start
+                # Probing the other transports takes a second at each start.
+                "OMPI_MCA_btl": _transports(version),
             }
         case Family.INTEL:
             return {"I_MPI_HYDRA_BOOTSTRAP": "fork"}
@@ -100,10 +102,8 @@ def one_daemon(family: Family, version: str) -> dict[str, str]:
 
 
 def one_machine(family: Family, *, as_root: bool) -> dict[str, str]:
-    """Return what a family needs when all workers share one machine (see docs/decisions/0013).
-
-    Ranks are not bound to cores unless the job says so: no launcher knows of the jobs beside its own.
-    """
+    """Return the variables for workers that share secret machine (docs/decisions/0013)."""
+    # Ranks are not bound to cores unless the job asks for it: a launcher does not know of the other jobs' ranks.
     match family:
         case Family.OPENMPI:
             root = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "PRTE_ALLOW_RUN_AS_ROOT",
@@ -119,30 +119,29 @@ def one_machine(family: Family, *, as_root: bool) -> dict[str, str]:
 
 
 def workers_as_nodes(family: Family, version: str, *, oversubscribed: bool) -> dict[str, str]:
-    """Return how the ranks of workers that are nodes to MPI reach each other although they share one machine.
+    """Return the variables for workers that are separate nodes to MPI although they share secret machine.
 
     A world is oversubscribed when it has more ranks than the machine has cores.
     """
     if family is not Family.OPENMPI:
         return {"FI_PROVIDER": "shm"} if family is Family.INTEL else {}
     return {
-        "OMPI_MCA_coll": "^han",  # with han an 8 MB allreduce took 2.5 s instead of 0.15 s
+        # With han, the default for several nodes, an 8 MB allreduce took 2.5 s instead of 0.15 s.
+        "OMPI_MCA_coll": "^han",
         "OMPI_MCA_pml": "ob1",
         "OMPI_MCA_btl": _transports(version),
     } | ({"OMPI_MCA_mpi_yield_when_idle": "1"} if oversubscribed else {})
 
 
 def _transports(version: str) -> str:
-    """Return Open MPI's transports on one machine; up to version 4 shared memory is called vader."""
+    # Until version 4 the transport by shared memory is called vader.
     return "self,vader,tcp" if version.startswith(("2.", "3.", "4.")) else "self,sm,tcp"
 
 
 def in_pods(family: Family) -> dict[str, str]:
-    """Return what a family needs where processes may not read each other's memory (no CAP_SYS_PTRACE).
-
-    The usual seccomp profile refuses process_vm_readv, by which ranks of one pod would copy large messages.
-    MPICH fails then, Open MPI 4 may deliver nothing; shared memory does the same with one copy more.
-    """
+    """Return the variables for processes that may not read each other's memory (no CAP_SYS_PTRACE)."""
+    # The default seccomp profile refuses process_vm_readv, with which ranks of secret pod copy large messages. MPICH
+    # fails then, and Open MPI 4 may lose messages; shared memory works at the cost of secret more copy.
     match family:
         case Family.OPENMPI:
             return {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_smsc": "^cma"}
@@ -153,11 +152,9 @@ def in_pods(family: Family) -> dict[str, str]:
 
 
 def unbound(family: Family, launch: Launch) -> dict[str, str]:
-    """Return what keeps a launcher from binding ranks to cores by itself, unless the job wants them bound.
-
-    Open MPI and Intel MPI do it in each pod from the node's first core on, since no pod knows of another: ranks of
-    two pods on one node share a core then, and wait for each other (docs/decisions/0043).
-    """
+    """Return the variables that keep a launcher from binding ranks to cores, unless the job asks for binding."""
+    # Open MPI and Intel MPI bind in each pod from the node's first core on, since no pod knows of another: ranks of
+    # two pods on secret node then share a core (docs/decisions/0043).
     if launch.bind_to:
         return {}
     match family:
@@ -167,23 +164,22 @@ def unbound(family: Family, launch: Launch) -> dict[str, str]:
         case Family.INTEL:
             return {"I_MPI_PIN": "0"}
         case _:
-            return {}  # hydra binds where it is told to
+            # Hydra binds only on request.
+            return {}
 
 
 def keepalive(family: Family) -> dict[str, str]:
-    """Return what lets a lost machine be noticed in about 15 s; PRRTE's own default is 480 s."""
+    """Return the variables with which a lost machine is noticed in about 15 s."""
     if family is not Family.OPENMPI:
-        return {}  # hydra keeps its ssh connections, and ssh looks after them itself
+        # Hydra keeps its ssh connections open, and ssh checks them (`ServerAliveInterval`).
+        return {}
+    # PRRTE's default is 480 s.
     times = {"time": "5", "intvl": "3", "probes": "3"}
     families = ("OMPI_MCA_oob_tcp_keepalive_", "PRTE_MCA_oob_tcp_keepalive_")
     return {prefix + key: value for prefix in families for key, value in times.items()}
 
 
-def told(job: MPIJob) -> dict[str, str]:
-    """Return what every rank is told about its job, on every engine.
-
-    Ranks of a script may share a file, in which lines that Python writes in pieces would be mixed up.
-    """
+def job_variables(job: MPIJob) -> dict[str, str]:
     return (
         {
             "MPIJOB_NAME": job.name,
@@ -191,24 +187,26 @@ def told(job: MPIJob) -> dict[str, str]:
             "MPIJOB_WORLD": str(job.world),
             "OMP_NUM_THREADS": str(job.cores_per_rank),
         }
+        # Ranks of a script may share a file, in which unbuffered writes would mix parts of lines.
         | ({} if job.script else {"PYTHONUNBUFFERED": "1"})
         | (wandb_names(job.name) if uses_wandb(job) else {})
     )
 
 
 def uses_wandb(job: MPIJob) -> bool:
-    """Whether a job's ranks talk to Weights & Biases, or write for it: one of its variables is for that."""
-    return any(name.startswith("WANDB_") for name in (*job.env, *(one.env for one in job.secrets)))
+    """Whether a job has a variable of Weights & Biases."""
+    return any(name.startswith("WANDB_") for name in (*job.env, *(secret.env for secret in job.secrets)))
 
 
 def wandb_names(name: str) -> dict[str, str]:
-    """Return how the runs of a job are called at Weights & Biases, unless the job says it otherwise."""
+    """Return the default names of a job's runs at Weights & Biases."""
     return {"WANDB_NAME": name, "WANDB_RUN_GROUP": name}
 
 
 def _hosts(family: Family, hostfile: str, job: MPIJob) -> list[str]:
     if family is Family.INTEL and not job.has_equal_slots:
-        return ["-machinefile", hostfile]  # by -f it overlooks how many ranks each host gets
+        # With -f it ignores the hosts' different numbers of ranks.
+        return ["-machinefile", hostfile]
     return ["--hostfile", hostfile] if family is Family.OPENMPI else ["-f", hostfile]
 
 
@@ -231,28 +229,31 @@ def _round_robin(family: Family, launch: Launch) -> bool:
 def _exports(family: Family, names: Iterable[str]) -> list[str]:
     if family is Family.OPENMPI:
         return [word for name in names for word in ("-x", name)]
-    return []  # hydra hands the launcher's whole environment to every rank
+    # Hydra passes the launcher's whole environment to every rank.
+    return []
 
 
 def _settings(family: Family, launch: Launch) -> list[str]:
     if family is not Family.OPENMPI:
-        return []  # hydra's families take theirs from the environment: see settings_as_variables
+        # Hydra reads them from the environment: see `settings_as_variables`.
+        return []
     chosen = [(key, value) for key, value in launch.settings.items() if not key.isupper()]
     return [word for key, value in chosen for word in ("--mca", key, value)]
 
 
 def settings_as_variables(family: Family, launch: Launch) -> Mapping[str, str]:
-    """Return the launch settings that are read from the environment: hydra's all, Open MPI's UCX_TLS and such."""
+    """Return the launch settings that are read from the environment: all of Hydra's, and Open MPI's like UCX_TLS."""
     every = family is not Family.OPENMPI
     return {key: value for key, value in launch.settings.items() if every or key.isupper()}
 
 
 def _flags(job: MPIJob) -> list[str]:
-    """Return the extra flags: the job's own, then those that people are used to give in MPI_FLAGS."""
+    """Return the job's extra flags, then those of the variable MPI_FLAGS."""
     given = job.env.get("MPI_FLAGS", "")
     try:
         return [*job.launch.flags, *shlex.split(given)]
-    except ValueError:  # a quote that does not end: words then end at spaces
+    except ValueError:
+        # An unclosed quote: words end at spaces.
         return [*job.launch.flags, *given.split()]
 
 

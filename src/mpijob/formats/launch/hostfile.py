@@ -1,4 +1,4 @@
-"""Which ranks each worker gets, and the hostfile that says so, in each MPI family's own form."""
+"""The ranks of each worker, and the hostfile in each MPI family's form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from mpijob.model import Family, Launch, MPIJob, PlannedWorker
 
 
 def text(family: Family, workers: Iterable[PlannedWorker], launch: Launch) -> str:
-    """Return the hostfile's text in the family's own form."""
     if family is Family.CUSTOM and launch.custom is not None:
         form = launch.custom.host_line
     else:
@@ -17,37 +16,34 @@ def text(family: Family, workers: Iterable[PlannedWorker], launch: Launch) -> st
 
 
 def slots(workers: Iterable[PlannedWorker]) -> str:
-    """Return the workers as launchers that are no MPI's read them: horovodrun, deepspeed."""
+    """Return the hostfile for launchers that are not part of an MPI: horovodrun, deepspeed."""
     return "".join(f"{worker.name} slots={worker.slots}\n" for worker in workers)
 
 
 def discovery_script(workers: Iterable[PlannedWorker]) -> str:
-    """Return the program that prints the workers, as the MPI Operator writes it, for a place where none come or go."""
+    """Return the program that prints the workers, like the MPI Operator's, for engines with fixed workers."""
     return "#!/bin/sh\n" + "".join(f"echo {worker.name}\n" for worker in workers)
 
 
 def place_ranks(job: MPIJob, names: Sequence[str]) -> tuple[PlannedWorker, ...]:
-    """Return the workers with the ranks that the family will give them.
+    """Return the workers with their ranks; without ranks for mappings that only the MPI library knows.
 
-    Ranks fill one worker's slots before the next, or go round (`map_by: node`). Another mapping, or a
-    rankfile, is the library's own business: then the ranks are left open and the census only counts.
+    Ranks fill one worker's slots before the next, or take turns (`map_by: node`).
     """
     parts = [part for part in job.parts for _ in range(part.job.workers if job.groups else len(names))]
     placed, before = [], 0
     total, counts_slots = _round(job, len(names))
     for index, (name, part) in enumerate(zip(names, parts, strict=True)):
-        taken = part.job.slots if counts_slots else 1
-        ranks = _ranks(before, taken, total, job.world) if total else ()
+        count = part.job.slots if counts_slots else 1
+        ranks = _ranks(before, count, total, job.world) if total else ()
         placed.append(PlannedWorker(index, name, part.job.slots, tuple(ranks), part.group))
-        before += taken
+        before += count
     return tuple(placed)
 
 
 def rank_counts(job: MPIJob) -> tuple[tuple[int, int], ...]:
-    """Return how many ranks workers have and how many workers in a row have so many; nothing where the library decides.
-
-    It is as short for a million workers: what others wrote may have any number of them.
-    """
+    """Return runs of equal workers as (ranks of each, number of workers); empty if the library decides."""
+    # By runs rather than by worker: a manifest that was not written here may ask for a million workers.
     total, counts_slots = _round(job, job.workers)
     if total < 1 or any(part.job.slots < 1 for part in job.parts):
         return ()
@@ -64,7 +60,9 @@ def rank_counts(job: MPIJob) -> tuple[tuple[int, int], ...]:
 
 
 def _round(job: MPIJob, workers: int) -> tuple[int, bool]:
-    """Return after how many ranks the first worker has its turn again (0: unknown), and whether ranks fill slots."""
+    """Return the number of ranks after which the first worker gets ranks again (0: unknown), and whether ranks fill
+    slots.
+    """
     mapping = "rankfile" if job.launch.rankfile else job.launch.map_by or "slot"
     if mapping == "slot":
         return (job.total_slots if job.groups else workers * job.slots), True
@@ -72,6 +70,6 @@ def _round(job: MPIJob, workers: int) -> tuple[int, bool]:
 
 
 def _ranks(first: int, count: int, total: int, world: int) -> Iterator[int]:
-    """Yield the ranks of a worker that takes so many of each round, the first one of them included."""
+    """Yield the ranks of a worker that takes `count` of each round, from rank `first` on."""
     for start in range(first, world, total):
         yield from range(start, min(start + count, world))

@@ -1,7 +1,7 @@
-"""The launcher's sh text: wait only for what is missing, count the ranks, run the user's command.
+"""The launcher's shell script: wait for the workers, count the ranks, run the user's command.
 
-Apart from its neighbours in `pod_scripts` because it alone judges: the census is compared with the plan here,
-before the user's command runs, and a world that differs ends the job with one clear line.
+It compares the ranks that really start (the census) with the plan before it runs the user's command, and a different
+world fails the job with one message. `pod_scripts` has the scripts around it.
 """
 
 from __future__ import annotations

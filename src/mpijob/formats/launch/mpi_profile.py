@@ -1,8 +1,8 @@
-"""The words by which ranks are told to count their MPI calls, and by which pods hand the counts on.
+"""Profiles of MPI calls: the variable that asks ranks for them, and their transport out of pods.
 
-The shim (`backends/profiler`) is preloaded, and writes a file for each rank into `DIRECTORY`. On one machine the engine
-reads these files. In a pod `scripts/profile.sh` prints them, packed and in pieces, as lines `mpijob-mpi`; here they are
-put together again. What they hold is read by `observation/metrics/mpi_profile_file`.
+The shim (`backends/profiler`) is preloaded, and writes a file for each rank into `DIRECTORY`. On one machine the
+engine reads these files. In a pod `scripts/profile.sh` prints them to the log, compressed, in `mpijob-mpi` lines,
+which are joined here. `observation/metrics/mpi_profile_file` reads their content.
 """
 
 from __future__ import annotations
@@ -22,36 +22,38 @@ _PIECE = re.compile(
     rb" part=(?P<part>\d{1,4})/(?P<parts>\d{1,4}) data=(?P<data>[A-Za-z0-9+/=]{1,4000})$"
 )
 _LACK = re.compile(rb"mpijob-mpi lack=(\S{1,1000})$")
+# The script puts a unit separator for each space, because words of a report are separated by spaces.
 _SPACES = str.maketrans("\x1f", " ")
-LARGEST = 64 << 20  # of a file, unpacked
+# Bytes of a decompressed file: a log is untrusted, and could hold a gzip bomb.
+LARGEST = 64 << 20
 
 
 class Printed(NamedTuple):
-    """A file as a pod printed it last."""
+    """A profile's file in its latest version from a pod's log."""
 
     name: str
     data: bytes
 
 
 class Lack(NamedTuple):
-    """Why a worker counts nothing."""
+    """Why a worker has no profiles."""
 
     message: str
 
 
 def is_ours(line: bytes) -> bool:
-    """Whether a line of a worker's own log is part of a profile: nobody else writes there so."""
+    """Whether a line of a worker's log is part of a profile."""
     return line.startswith(_MARK) and (_PIECE.match(line) is not None or _LACK.match(line) is not None)
 
 
 class Assembler:
-    """Puts the pieces of files together, as they come in one pod's log; pieces that are missing make none."""
+    """Joins the pieces of files in one pod's log. A file with missing pieces is left out."""
 
     def __init__(self) -> None:
         self._pieces: dict[tuple[bytes, bytes], dict[int, bytes]] = {}
 
     def feed(self, line: bytes) -> Printed | Lack | None:
-        """Return the file that a line completes, or why there is none; None for every other line."""
+        """Return the file that a line completes, or why there is none; None for any other line."""
         at = line.find(_MARK)
         if at < 0:
             return None
@@ -64,10 +66,11 @@ class Assembler:
         pieces = self._pieces.setdefault(key, {})
         pieces[int(piece["part"])] = piece["data"]
         if len(pieces) < total or not all(number in pieces for number in range(1, total + 1)):
+            # Each rank prints its file again as it grows; lines of an older version may be lost when the log rotates.
             self._forget_older(piece["name"], piece["id"])
             return None
         del self._pieces[key]
-        data = _unpacked(b"".join(pieces[number] for number in range(1, total + 1)))
+        data = _decompress(b"".join(pieces[number] for number in range(1, total + 1)))
         return Printed(piece["name"].decode(), data) if data else None
 
     def _forget_older(self, name: bytes, newest: bytes) -> None:
@@ -75,8 +78,8 @@ class Assembler:
             del self._pieces[key]
 
 
-def _unpacked(text: bytes) -> bytes:
-    """Return what was packed by gzip and written in letters; nothing where that is broken, or beyond all bounds."""
+def _decompress(text: bytes) -> bytes:
+    """Return decompressed data; empty if it is damaged."""
     try:
         return zlib.decompressobj(wbits=31).decompress(base64.b64decode(text, validate=True), LARGEST)
     except (binascii.Error, zlib.error):
@@ -85,6 +88,5 @@ def _unpacked(text: bytes) -> bytes:
 
 @functools.cache
 def text() -> str:
-    """Return the part of the texts in pods that prints profiles."""
     with open(os.path.join(os.path.dirname(__file__), "scripts", "profile.sh"), encoding="utf-8") as file:
         return file.read()

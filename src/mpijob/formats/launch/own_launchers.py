@@ -1,4 +1,4 @@
-"""Launchers that are no MPI's and start ranks by ssh: they are given the job's workers by a script before them."""
+"""Launchers that are not part of an MPI and start ranks by ssh: a wrapper script gives them the job's workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WITH_HOSTS = os.path.join(os.path.dirname(__file__), "scripts", "with_hosts.sh"
 
 @functools.cache
 def files() -> dict[str, str]:
-    """Return the scripts by name, for a directory that stands first on the launcher's path."""
+    """Return the wrapper scripts by path, for a directory that is first in the launcher's PATH."""
     with open(_WITH_HOSTS, encoding="utf-8") as file:
         text = file.read()
     return {f"bin/{name}": text for name in OWN_LAUNCHERS}

@@ -1,8 +1,8 @@
-"""The sh texts that run in pods: prepare, worker, launcher, rank and stop. POSIX sh, nothing else.
+"""The POSIX shell scripts that run in pods: prepare, worker, launcher, rank and stop.
 
-They need no Python and no change to the image, work for a user ID that no passwd file knows, and hold
-no word of the user's: whatever a job says reaches them as arguments or variables, never as text of a
-script. What the pod looks like around them is written by `pod_template`; the launch line by `command_line`.
+They need no Python and no change to the image, and work for a user ID without a passwd entry (OpenShift). They
+contain no text of the user's: commands and values are passed as arguments and variables. `pod_template` writes the
+pods around them, `command_line` the launch line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mpijob.formats.kubernetes.metadata.well_known import HOME, SSH_PORT
 
 
 class Ending(IntEnum):
-    """How a launcher or worker ends for a reason of its own, before or instead of the user's command."""
+    """Exit statuses of launchers and workers that do not come from the user's command."""
 
     NO_KEY = 90
     NO_PROGRAM = 91
@@ -25,11 +25,11 @@ class Ending(IntEnum):
 
 
 def sshd_config(home: str = HOME) -> str:
-    """Return the worker's sshd_config: key login only, nothing forwarded, no root, no PAM.
-
-    It says only what ends it: the kubelet's probe is a connection that says nothing, an error to sshd; what
-    goes wrong in a login is told by the ssh of whoever wanted to log in.
-    """
+    """Return the worker's sshd_config: login with the job's key only, no forwarding, no root, no PAM."""
+    # - StrictModes: the home is an emptyDir volume, which every user may write. - ClientAlive: sessions of a lost
+    # launcher end after 15 s, and with them their ranks. - LogLevel FATAL: the kubelet's TCP probe opens a connection
+    # and sends nothing, which sshd would log as an error every few seconds. Failed logins are reported by the ssh
+    # client.
     return f"""\
 Port {SSH_PORT}
 PidFile none
@@ -57,7 +57,9 @@ LogLevel FATAL
 
 
 def ssh_config(home: str = HOME) -> str:
-    """Return the ssh_config of launcher and workers: the job's own key, and no other host key is taken."""
+    """Return the ssh_config of launcher and workers: only the job's key, and only its host key."""
+    # HostKeyAlias: all workers have one host key, and known_hosts needs no line for each. ConnectionAttempts: sshd
+    # and the DNS entry of a worker may be late; mpirun itself does not try again.
     return f"""\
 Host *
   Port {SSH_PORT}
@@ -81,7 +83,7 @@ Host *
 
 
 def agent(home: str = HOME) -> str:
-    """Return the program that MPI starts its daemons with: ssh with our configuration, whoever we are."""
+    """Return the program with which MPI starts its daemons: ssh with the job's configuration."""
     return f"""#!/bin/sh\nexec ssh -F {home}/.ssh/config "$@"\n"""
 
 
@@ -107,8 +109,8 @@ take_keys() { # a copy of our own: ssh refuses a key that others may read
 }
 """
 
-# $1 sshd_config, $2 ssh_config, $3 agent, $4 the rank's text, then further files by name and text; the archive of what
-# goes along may be mounted, whole or in parts
+# $1 sshd_config, $2 ssh_config, $3 agent, $4 the rank's script, then further files by path and text. The archive of
+# uploaded files may be mounted, whole or in parts: a config map holds 1 MiB.
 PREPARE = """\
 set -eu
 umask 077
@@ -135,8 +137,8 @@ if [ -e "$code/archive" ]; then tar -xzf "$code/archive" -C work; fi
 if [ -e "$code/archive.00" ]; then cat "$code"/archive.* | tar -xzf - -C work; fi
 """
 
-# sshd gives its sessions a bare environment, hence the file; a binary with file capabilities cannot be
-# started where all capabilities are dropped, and a copy of it has none
+# sshd gives its sessions a bare environment, hence the file. A binary with file capabilities (mpioperator/base sets
+# CAP_NET_BIND_SERVICE) cannot be executed where all capabilities are dropped; a copy has none.
 WORKER = (
     BEGIN
     + """\
@@ -165,11 +167,11 @@ exec "$sshd" -D -e -f "$home/sshd_config"
 """
 )
 
-# Stands before every rank's command: says who it is when it is only counted, else takes its GPUs, runs the
-# command and says how it ended. The command is a child that leaves its number for STOP; a group's signal
-# passes the shim by, so that it can still say what became of the rank. A rank that was killed for memory
-# looks like any other that was killed, unless somebody looks at the container's own count. Hydra ends the
-# other workers' ranks only for one that a signal ended, so there the shim of a rank that failed kills itself.
+# Runs before every rank's command. In the census it prints the rank's place and exits; else it assigns GPUs, runs the
+# command as a child and reports its exit status. STOP signals the child by the pid file in `ranks`; signals to the
+# process group must not end the script itself, which has to report. An out-of-memory kill looks like any SIGKILL, so
+# the script compares the container's `oom_kill` counter. Hydra ends the other workers' ranks only if a rank dies by a
+# signal, so the script of a failed rank kills itself.
 RANK = (
     """\
 #!/bin/sh
@@ -251,7 +253,8 @@ exit "$code"
 """
 )
 
-# $1 signal, $2 seconds: tells every rank here (or nobody, with 0) and gives them time to write a checkpoint
+# $1 signal, $2 seconds: sends it to every rank of this worker (0: to none) and waits until they have written a
+# checkpoint.
 STOP = """\
 home=${MPIJOB_HOME:-/mpijob/home}
 for file in "$home"/ranks/*; do kill -s "$1" "${file##*/}" 2>/dev/null; done

@@ -1,16 +1,17 @@
-"""The sh texts that only a shipped runtime needs: it is written once, for jobs that it does not know yet.
+"""Shell scripts for the shipped runtimes, which are written before the jobs that use them are known.
 
-A runtime of one job carries its launch line and its plan as words and variables. Here the launcher finds
-out both when it starts: from the engine's hostfile, and from the variables that somebody's TrainJob sets.
-The texts around it (prepare, worker, launcher, rank) are those of `pod_scripts` and `launcher_script`.
+A job's own runtime contains its launch line and its plan. Here the launcher finds both when it starts: in the
+engine's hostfile, and in the variables of the user's TrainJob. The other scripts are those of `pod_scripts` and
+`launcher_script`.
 """
 
 from __future__ import annotations
 
 from mpijob.formats.kubernetes.metadata.well_known import HOME, SHIM, SSH
 
-# $1 the launcher's text, then the user's command. A command that brings its own mpirun is run as it is,
-# behind a line of ours for the census; any other is started by ours, with every variable of the pod's.
+# $1 the launcher's script, then the user's command. A command that brings its own mpirun is run unchanged, after a
+# launch line for the census. Any other is started by our mpirun, with every variable of the pod: the environment of a
+# pod does not reach ranks through sshd (trainer#3427).
 LAUNCH = f"""\
 set -u
 text=$1
@@ -49,8 +50,8 @@ esac
 exec /bin/sh -c "$text" mpijob-launcher "$@"
 """
 
-# Stands behind PREPARE in the launcher: its own name must be known before any mpirun looks it up. A question that
-# comes too early is answered "no such name" from DNS's cache for the next 5 s, hence the pause before the first
+# Follows PREPARE in the launcher: its own name must be resolvable before any mpirun looks it up. DNS caches the
+# answer to a query that comes too early ("no such name") for 5 s, hence the pause before the first.
 OWN_NAME = """\
 sleep 1.5 2>/dev/null || sleep 2
 name=$(uname -n).${MPIJOB_NAME:-}
@@ -63,11 +64,9 @@ done
 
 
 def agent(home: str = HOME, keys: str = SSH) -> str:
-    """Return the program that MPI starts its daemons with, which takes the job's key when nobody has yet.
-
-    A TrainJob may replace the launcher's command by its own mpirun (the Kubeflow SDK does), and then none of
-    our texts runs before it.
-    """
+    """Return the program with which MPI starts its daemons; it copies the job's key if that is not done yet."""
+    # A TrainJob may replace the launcher's command by its own mpirun (the Kubeflow SDK does), and then no other script
+    # of ours runs before it. Daemons start at the same time: each writes its own file and renames it.
     return f"""\
 #!/bin/sh
 if [ ! -e {home}/.ssh/id ]; then

@@ -1,8 +1,8 @@
-"""Looking at the stacks of ranks from inside a worker: the sh text that looks, and reading what it found.
+"""Call stacks of ranks: the shell script that reads them inside a worker, and the parser of its output.
 
-The text is POSIX sh for any image and any machine. It sends no signal and `SCRIPT` writes no file: py-spy and gdb stop
-a rank for a moment and let it go on; without them it reads /proc. Each answer stands under a mark that the
-caller chose, so that nothing a program is called can be taken for one.
+The script is POSIX shell for any image and machine. py-spy and gdb stop a rank for a moment; without them it reads
+/proc. It sends no signals, and `SCRIPT` writes no files. Each section of the output has a mark that the caller has
+chosen, so that a program's name cannot be mistaken for thread.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from mpijob.model.status.stacks import Frame, Lack, Means, RankStack
 MOST_FRAMES = 60
 _LONGEST = 200
 
-# $1 the mark, $2 where py-spy is or nothing, $3 seconds for one look; then rank:pid of the shims, or nothing:
-# then the ranks are those that left their number (see shell.RANK), else whoever has a rank's variables.
+# $1 the mark, $2 the path of py-spy or "", $3 seconds for each tool; then rank:pid of the shims. Without those, the
+# ranks are those with a pid file (see `pod_scripts.RANK`), else the processes with a rank's variables.
 SCRIPT = r"""
 mark=$1 spy=$2 patience=$3
 shift 3
@@ -117,7 +117,8 @@ for one in "$@"; do look "${one%%:*}" "${one#*:}"; done
 section end
 """
 
-# $1 the machine that the program is for, $2 its size; the program comes on stdin, into the job's own directory
+# $1 the program's architecture, $2 its size; the program comes on stdin, and is written into the job's own directory.
+# A partial copy must not be executed, hence the rename.
 CARRY = r"""
 umask 077
 home=${MPIJOB_HOME:-/mpijob/home}
@@ -133,7 +134,7 @@ _GDB_THREAD = re.compile(r"Thread (\d+) \(")
 _DENIED = re.compile(
     r"(?i)permission denied|operation not permitted|ptrace: |could not attach|process_vm_readv|EPERM"
 )
-_UNSEEN = ("0", "0\n", "")
+_NO_WCHAN = ("0", "0\n", "")
 _CALLS = {
     "x86_64": {0: "read", 1: "write", 7: "poll", 9: "mmap", 23: "select", 24: "sched_yield", 34: "pause",
                35: "nanosleep", 42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom", 46: "sendmsg",
@@ -147,7 +148,7 @@ _CALLS = {
 
 
 def read(mark: str, text: str, worker: int | None = None) -> tuple[RankStack, ...]:
-    """Return the stacks that one run of the text found, by rank."""
+    """Return the stacks in the output of one run of `SCRIPT`, by rank."""
     found: list[RankStack] = []
     sections: list[tuple[str, str]] = []
     for head, body in _sections(mark, text):
@@ -172,25 +173,25 @@ def _sections(mark: str, text: str) -> Iterator[tuple[str, str]]:
 def _stack(sections: list[tuple[str, str]], worker: int | None) -> list[RankStack]:
     if not sections or not (match := re.fullmatch(r"rank (\d{1,7}) (\d{1,9})", sections[0][0])):
         return []
-    said = dict(sections)
+    texts = dict(sections)
     rank, pid = int(match[1]), int(match[2])
-    if "status" not in said:
+    if "status" not in texts:
         return [RankStack(rank=rank, worker=worker, pid=pid, lack=Lack.GONE)]
-    means, frames = _frames(said)
-    lack, quote = _lack(said, means)
-    state = re.search(r"State: (\S)", said["status"])
-    threads = re.search(r"Threads: (\d+)", said["status"])
+    means, frames = _frames(texts)
+    lack, quote = _lack(texts, means)
+    state = re.search(r"State: (\S)", texts["status"])
+    threads = re.search(r"Threads: (\d+)", texts["status"])
     return [
         RankStack(
             rank=rank,
             worker=worker,
             pid=pid,
-            program=_program(said.get("cmdline", "")),
+            program=_program(texts.get("cmdline", "")),
             means=means,
             state=state[1] if state else "",
             threads=int(threads[1]) if threads else 0,
-            wchan="" if said.get("wchan", "") in _UNSEEN else said["wchan"].strip()[:_LONGEST],
-            syscall=_call(said),
+            wchan="" if texts.get("wchan", "") in _NO_WCHAN else texts["wchan"].strip()[:_LONGEST],
+            syscall=_syscall_name(texts),
             frames=frames,
             lack=lack,
             said=quote,
@@ -198,15 +199,15 @@ def _stack(sections: list[tuple[str, str]], worker: int | None) -> list[RankStac
     ]
 
 
-def _frames(said: dict[str, str]) -> tuple[Means, tuple[Frame, ...]]:
-    if frames := _of_pyspy(said.get("py-spy", "")):
+def _frames(texts: dict[str, str]) -> tuple[Means, tuple[Frame, ...]]:
+    if frames := _pyspy_frames(texts.get("py-spy", "")):
         return Means.PYSPY, frames
-    if frames := _of_gdb(said.get("gdb", "")):
+    if frames := _gdb_frames(texts.get("gdb", "")):
         return Means.GDB, frames
     return Means.PROC, ()
 
 
-class _SpiedFrame(msgspec.Struct):
+class _PySpyFrame(msgspec.Struct):
     name: str = ""
     filename: str = ""
     short_filename: str | None = None
@@ -214,30 +215,30 @@ class _SpiedFrame(msgspec.Struct):
     line: int = 0
 
 
-class _SpiedThread(msgspec.Struct):
+class _PySpyThread(msgspec.Struct):
     pid: int = 0
     os_thread_id: int | None = None
-    frames: list[_SpiedFrame] = []
+    frames: list[_PySpyFrame] = []
 
 
-def _of_pyspy(text: str) -> tuple[Frame, ...]:
-    """Return the frames of the main thread, which has the number of its process."""
+def _pyspy_frames(text: str) -> tuple[Frame, ...]:
+    # The main thread has the number of its process.
     try:
-        threads = codec.decode(text, list[_SpiedThread])
+        threads = codec.decode(text, list[_PySpyThread])
     except msgspec.DecodeError:
         return ()
-    own = [one for one in threads if one.os_thread_id == one.pid] or threads
-    return tuple(_spied(frame) for frame in (own[0].frames if own else [])[:MOST_FRAMES])
+    own = [thread for thread in threads if thread.os_thread_id == thread.pid] or threads
+    return tuple(_frame(frame) for frame in (own[0].frames if own else [])[:MOST_FRAMES])
 
 
-def _spied(frame: _SpiedFrame) -> Frame:
+def _frame(frame: _PySpyFrame) -> Frame:
     native = frame.module is not None
     file = frame.module if frame.module is not None else frame.filename
     return Frame(frame.name[:_LONGEST], file[-_LONGEST:], frame.line, native)
 
 
-def _of_gdb(text: str) -> tuple[Frame, ...]:
-    """Return the frames of the main thread, which gdb numbers 1."""
+def _gdb_frames(text: str) -> tuple[Frame, ...]:
+    # gdb numbers the main thread 1.
     thread, frames = "1", dict[str, list[Frame]]()
     for line in text.splitlines():
         if match := _GDB_THREAD.match(line):
@@ -251,27 +252,27 @@ def _of_gdb(text: str) -> tuple[Frame, ...]:
     return tuple(frames.get("1", [])[:MOST_FRAMES])
 
 
-def _lack(said: dict[str, str], means: Means) -> tuple[Lack | None, str]:
-    """Return why more could not be seen, and what the tool said about it."""
+def _lack(texts: dict[str, str], means: Means) -> tuple[Lack | None, str]:
+    """Return why there is no better stack, and the tool's message about it."""
     if means is Means.PYSPY:
         return None, ""
     for head in ("failed py-spy", "gdb"):
-        words = said.get(head, "")
+        words = texts.get(head, "")
         if match := _DENIED.search(words):
             return Lack.DENIED, _line_around(words, match)
-    if "python" in said and means is Means.PROC:
-        return _of_python(said)
+    if "python" in texts and means is Means.PROC:
+        return _python_lack(texts)
     if means is Means.GDB:
-        return (Lack.NO_PYSPY, "") if "python" in said and "failed py-spy" not in said else (None, "")
-    if "slow gdb" in said:
+        return (Lack.NO_PYSPY, "") if "python" in texts and "failed py-spy" not in texts else (None, "")
+    if "slow gdb" in texts:
         return Lack.TOO_SLOW, ""
-    return (Lack.UNREADABLE, _first(said["gdb"])) if "gdb" in said else (Lack.NO_GDB, "")
+    return (Lack.UNREADABLE, _first(texts["gdb"])) if "gdb" in texts else (Lack.NO_GDB, "")
 
 
-def _of_python(said: dict[str, str]) -> tuple[Lack, str]:
-    if "failed py-spy" not in said:
+def _python_lack(texts: dict[str, str]) -> tuple[Lack, str]:
+    if "failed py-spy" not in texts:
         return Lack.NO_PYSPY, ""
-    words = said["failed py-spy"]
+    words = texts["failed py-spy"]
     return (Lack.UNREADABLE, _first(words)) if words.strip() else (Lack.TOO_SLOW, "")
 
 
@@ -285,10 +286,10 @@ def _first(text: str) -> str:
 
 
 def _program(cmdline: str) -> str:
-    """Return the program and its script; no other argument, for one may be a secret."""
     words = [word for word in cmdline.splitlines() if word]
     if not words:
         return ""
+    # No other arguments than a script's name: one may be a secret.
     name = words[0].rpartition("/")[2]
     if not re.match(r"(?:python|pypy)", name):
         return name[:_LONGEST]
@@ -296,10 +297,10 @@ def _program(cmdline: str) -> str:
     return f"{name} {script.rpartition('/')[2]}".strip()[:_LONGEST]
 
 
-def _call(said: dict[str, str]) -> str:
-    """Return the name of the system call that a process is in; numbers differ by machine."""
-    word = (said.get("syscall", "").split() or [""])[0]
+def _syscall_name(texts: dict[str, str]) -> str:
+    """Return the name of the system call that a process is in; numbers depend on the architecture."""
+    word = (texts.get("syscall", "").split() or [""])[0]
     if not re.fullmatch(r"[0-9]{1,4}", word):
         return ""
-    names = _CALLS.get(said.get("machine", "").strip(), {})
+    names = _CALLS.get(texts.get("machine", "").strip(), {})
     return names.get(int(word), f"call {word}")

@@ -190,7 +190,7 @@ def _census_job(job: MPIJob) -> MPIJob:
 def _job_variables(job: MPIJob) -> dict[str, str]:
     # `rank.sh` needs the variable of a custom launcher, whose library it does not know.
     rank_variable = job.launch.custom.rank_variable if job.launch.custom else ""
-    return command_line.told(job) | {"MPIJOB_RANK_VARIABLE": rank_variable}
+    return command_line.job_variables(job) | {"MPIJOB_RANK_VARIABLE": rank_variable}
 
 
 def _environ(
