@@ -93,7 +93,8 @@ def own_ranks(job: MPIJob, limits: Limits) -> Findings:
         return
     within = job.fewest_workers * job.slots <= (own.ranks or 0) <= job.most_workers * job.slots
     if job.elastic is not None and within:
-        return  # how many it begins with
+        # How many it begins with.
+        return
     if own.ranks is not None and own.ranks != job.world and not oversubscribed(job):
         yield _ranks_differ(job, own, own.ranks)
     slots = {part.job.slots for part in job.parts}

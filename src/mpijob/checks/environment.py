@@ -19,7 +19,8 @@ _REFUSED = ("PMI_", "PMIX_", "OMPI_COMM_", "OMPI_MCA_orte_", "HYDRA_", "MPIJOB_"
 _REFUSED_NAMES = ("PRTE_MCA_prte_default_hostfile", "PRTE_MCA_plm_ssh_agent", "OMPI_MCA_plm_rsh_agent", "PMI")
 _RISKY = ("LD_PRELOAD", "PATH", "LD_LIBRARY_PATH", "HOME", "HOSTNAME")
 _SOURCES = "env:NAME, file:/path or name/key"
-_LONGEST_VALUE = 128 * 1024  # what Linux takes for one string of an environment
+# What Linux takes for one string of an environment.
+_LONGEST_VALUE = 128 * 1024
 
 
 def variables(job: MPIJob, limits: Limits) -> Findings:

@@ -12,9 +12,11 @@ from mpijob.model import MPIJob, WorkerGroup
 from mpijob.model.spec.enums import shown
 from mpijob.model.spec.job import Part
 
-MOST_GROUPS = 16  # a workload of Kueue has at most 18 pod sets: the launcher, workers of no group, and these
+# A workload of Kueue has at most 18 pod sets: the launcher, workers of no group, and these.
+MOST_GROUPS = 16
 _LONGEST_NAME = 20
-_TAKEN = ("launcher", "node", "worker", "dataset-initializer", "model-initializer")  # of pods on a cluster
+# Of pods on a cluster.
+_TAKEN = ("launcher", "node", "worker", "dataset-initializer", "model-initializer")
 _OWN = ("slots", "resources", "placement")
 
 

@@ -21,7 +21,8 @@ from mpijob.model.spec.enums import (
 )
 from mpijob.model.spec.network import destination
 
-_MOST_RETRIES = 98  # attempts are counted in names with two digits
+# Attempts are counted in names with two digits.
+_MOST_RETRIES = 98
 _LOWEST_PRIORITY, _HIGHEST_PRIORITY = -1_000_000_000, 1_000_000_000
 _LONGEST_SECONDS = 366 * 86_400.0
 _LONGEST_DAYS = 36_600.0

@@ -23,7 +23,8 @@ _SOURCES = {
 }
 _LARGEST_FILES = 1024 * 1024
 _SYSTEM = frozenset({"proc", "sys", "dev", "etc", "bin", "sbin", "lib", "lib64", "usr", "run"})
-_OF_PODS = ("/mpijob", "/etc/mpi", "/etc/passwd")  # `pod_template` and the engines mount their own there
+# `pod_template` and the engines mount their own there.
+_OF_PODS = ("/mpijob", "/etc/mpi", "/etc/passwd")
 
 
 def volumes(job: MPIJob, limits: Limits) -> Findings:
@@ -121,7 +122,7 @@ def model(job: MPIJob, limits: Limits) -> Findings:
     if ".." in path.split("/"):
         yield error("model.path", f"{shown(path)} contains '..'", "use the path of the directory itself")
     elif path.startswith("/") and not any(
-        (path + "/").startswith(one.mount.rstrip("/") + "/") for one in job.volumes
+        (path + "/").startswith(volume.mount.rstrip("/") + "/") for volume in job.volumes
     ):
         hint = "write the model to a volume (kind: s3 or claim), and set its path"
         yield error("model.path", f"{shown(path)} is not on a volume of the job", hint)

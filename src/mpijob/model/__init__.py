@@ -164,5 +164,6 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'mpijob.model' has no attribute {name!r}")
     value = getattr(import_module(f"mpijob.model.{_HOMES[name]}"), name)
-    globals()[name] = value  # the next time it is found at once
+    # The next time it is found at once.
+    globals()[name] = value
     return value

@@ -12,7 +12,8 @@ import hashlib
 import hmac
 import os
 
-_HALF = 16  # hexadecimal digits: 64 bits of randomness, 64 bits of proof
+# Hexadecimal digits: 64 bits of randomness, 64 bits of proof.
+_HALF = 16
 
 
 def issue(namespace: str, user: str) -> str:

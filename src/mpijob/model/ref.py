@@ -8,7 +8,8 @@ import msgspec
 
 from mpijob.errors import InvalidJob
 
-_DIGITS = 18  # of a number that every database takes
+# Of a number that every database takes.
+_DIGITS = 18
 
 
 class JobKey(NamedTuple):

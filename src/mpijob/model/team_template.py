@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-LARGEST = 256 << 10  # of its text: a hundred of them fit into one config map only when they are small
+# Of its text: a hundred of them fit into one config map only when they are small.
+LARGEST = 256 << 10
 
 
 class TeamTemplate(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -30,7 +30,8 @@ def count(document: Mapping[str, Any], runtime: Mapping[str, Any] | None, worker
 def of_pod(spec: Mapping[str, Any]) -> int:
     """Return how many a pod gets: its containers run side by side, its init containers one after the other."""
     first = spec.get("initContainers") or ()
-    beside = [one for one in first if one.get("restartPolicy") == "Always"]  # sidecars run beside the rest
+    # Sidecars run beside the rest.
+    beside = [one for one in first if one.get("restartPolicy") == "Always"]
     found: Counter[str] = Counter()
     for one in (*(spec.get("containers") or ()), *beside):
         found += _of(one)
@@ -60,7 +61,8 @@ def _of_trainjob(
     own = (document["spec"].get("trainer") or {}).get("resourcesPerNode")
     both = bool(runtime["spec"]["mlPolicy"]["mpi"].get("runLauncherAsNode"))
     jobs = {
-        one["name"]: one["template"]["spec"] for one in runtime["spec"]["template"]["spec"]["replicatedJobs"]
+        replicated_job["name"]: replicated_job["template"]["spec"]
+        for replicated_job in runtime["spec"]["template"]["spec"]["replicatedJobs"]
     }
     others = sum(group.workers for group in trainjob.groups(runtime))
     for name, job in jobs.items():
@@ -77,6 +79,7 @@ def _with(spec: Mapping[str, Any], resources: Any) -> Document:
     return {
         **spec,
         "containers": [
-            one | {"resources": resources} if one.get("name") == CONTAINER else one for one in containers
+            container | {"resources": resources} if container.get("name") == CONTAINER else container
+            for container in containers
         ],
     }

@@ -40,9 +40,11 @@ def _laid_over(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, 
         over = {"spec": patch.get("trainingRuntimeSpec") or {}}
         for path, template in templates(over, "TrainingRuntime"):
             yield f"/spec/runtimePatches/{index}{path.removeprefix('/spec')}", template
-    for index, one in enumerate(spec.get("podTemplateOverrides") or ()):  # so Trainer 2.1 calls them
+    # So Trainer 2.1 calls them.
+    for index, one in enumerate(spec.get("podTemplateOverrides") or ()):
         yield f"/spec/podTemplateOverrides/{index}", one
-    for index, one in enumerate(spec.get("podSpecOverrides") or ()):  # and Trainer 2.0
+    # And Trainer 2.0.
+    for index, one in enumerate(spec.get("podSpecOverrides") or ()):
         yield f"/spec/podSpecOverrides/{index}", {"spec": one}
 
 
@@ -108,7 +110,8 @@ def _accounts(spec: Mapping[str, Any]) -> Iterator[str]:
 
     A template that says nothing of either is given no token (`incoming._harmless`).
     """
-    name = spec.get("serviceAccountName") or spec.get("serviceAccount")  # the field's old name still works
+    # The field's old name still works.
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount")
     asks = spec.get(_AUTOMOUNT) is True or _projects(spec)
     if asks or (name and spec.get(_AUTOMOUNT) is not False):
         yield str(name or "default")
@@ -118,20 +121,23 @@ def _accounts_over(spec: Mapping[str, Any], below: list[Mapping[str, Any]]) -> I
     """Yield the accounts whose token pods hold by what is laid over them: an account's name, or a token of theirs."""
     over = {key: spec[key] for key in ("serviceAccountName", "serviceAccount", _AUTOMOUNT) if key in spec}
     if not over and not _projects(spec):
-        return  # what the runtime gives is the word of whoever made it
+        # What the runtime gives is the word of whoever made it.
+        return
     for under in below or [{}]:
         volumes = [*(under.get("volumes") or ()), *(spec.get("volumes") or ())]
         yield from _accounts({**under, **over, "volumes": volumes})
 
 
 def _projects(spec: Mapping[str, Any]) -> bool:
-    sources = ((one.get("projected") or {}).get("sources") or () for one in spec.get("volumes") or ())
+    sources = ((volume.get("projected") or {}).get("sources") or () for volume in spec.get("volumes") or ())
     return any("serviceAccountToken" in source for some in sources for source in some)
 
 
 def _images(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the images that containers run, and those whose files they see as a volume."""
-    mounted = ({"image": (one.get("image") or {}).get("reference")} for one in spec.get("volumes") or ())
+    mounted = (
+        {"image": (volume.get("image") or {}).get("reference")} for volume in spec.get("volumes") or ()
+    )
     yield from (str(one["image"]) for one in (*containers, *mounted) if one.get("image"))
 
 
@@ -145,15 +151,15 @@ def _privileges(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]
     yield from (f"the kernel setting {one.get('name')}" for one in pod.get("sysctls") or ())
     yield from _unconfined(pod)
     yield from (
-        f"the host's directory {one['hostPath'].get('path')}"
-        for one in spec.get("volumes") or ()
-        if one.get("hostPath")
+        f"the host's directory {volume['hostPath'].get('path')}"
+        for volume in spec.get("volumes") or ()
+        if volume.get("hostPath")
     )
     for container in containers:
         yield from (
-            f"the host's port {one['hostPort']}"
-            for one in container.get("ports") or ()
-            if one.get("hostPort")
+            f"the host's port {port['hostPort']}"
+            for port in container.get("ports") or ()
+            if port.get("hostPort")
         )
         security = container.get("securityContext") or {}
         yield from _unconfined(security)

@@ -31,7 +31,8 @@ _IDENTITY_LABELS = (
 _IDENTITY_NOTES = (well_known.OWNER_LABEL, well_known.OWNER_GROUPS, well_known.REST_ANNOTATION)
 _JOBS = ("TrainJob", "MPIJob")
 _FIXED = {
-    "TrainJob": ("trainer", "runtimeRef", "initializer"),  # queues lay patches over it: those are judged
+    # Queues lay patches over it: those are judged.
+    "TrainJob": ("trainer", "runtimeRef", "initializer"),
     "MPIJob": ("mpiReplicaSpecs", "slotsPerWorker", "mpiImplementation", "sshAuthMountPath"),
 }
 
@@ -74,7 +75,8 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
         queue=labels.get(well_known.QUEUE_LABEL, ""),
         deadline_seconds=_policy(document, kind).get("activeDeadlineSeconds"),
         rewritten=frozenset(_rewritten(document, old, kind)) if updating else frozenset(),
-        pods=() if updating and pods == before else pods,  # judged when they were new
+        # Judged when they were new.
+        pods=() if updating and pods == before else pods,
         images=tuple(sorted({*_images(document, pods), image} - {"", *_images(old, before)})),
         classes=tuple(sorted({*_classes(document, pods)} - {"", *_classes(old, before)})),
         secrets=_newly(pod_templates.secrets, given, old),
@@ -129,7 +131,7 @@ def _images(document: Mapping[str, Any], pods: Iterable[Pods]) -> Iterator[str]:
     """Yield the images that a document names: in its pods, and for whatever its runtime starts."""
     trainer = (document.get("spec") or {}).get("trainer") or {}
     yield str(trainer.get("image") or "")
-    yield from (image for one in pods for image in one.images)
+    yield from (image for pod in pods for image in pod.images)
 
 
 def _classes(document: Mapping[str, Any], pods: Iterable[Pods]) -> Iterator[str]:
@@ -137,7 +139,7 @@ def _classes(document: Mapping[str, Any], pods: Iterable[Pods]) -> Iterator[str]
     policy = (document.get("spec") or {}).get("runPolicy") or {}
     yield str((policy.get("schedulingPolicy") or {}).get("priorityClass") or "")
     yield _labels(document).get(well_known.PRIORITY_LABEL, "")
-    yield from (one.priority_class for one in pods)
+    yield from (pod.priority_class for pod in pods)
 
 
 def _policy(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
@@ -180,7 +182,8 @@ def _told(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> _To
         for resources in (*(part.job.resources for part in job.parts), job.launcher):
             for amount in (resources.cpu, resources.memory):
                 if amount != NONE:
-                    parse(amount)  # what is no number could be held against no quota
+                    # What is no number could be held against no quota.
+                    parse(amount)
         workers, gpus = gpu_count.count(document, runtime, job.workers)
         return _Told(job, workers, gpus, contradictions=_contradictions(document, runtime))
     except MpiJobError as error:
@@ -325,7 +328,8 @@ def _harmless(made: Patch, path: str) -> None:
 
 
 def _restricted(made: Patch, path: str, spec: Mapping[str, Any]) -> None:
-    if (spec.get("securityContext") or {}).get("runAsUser") != 0:  # who asks for root is judged, not helped
+    # Who asks for root is judged, not helped.
+    if (spec.get("securityContext") or {}).get("runAsUser") != 0:
         made.put(f"{path}/spec/securityContext/runAsNonRoot", True)
     made.put(f"{path}/spec/securityContext/seccompProfile", {"type": "RuntimeDefault"})
     for field in ("initContainers", "containers"):
@@ -359,6 +363,7 @@ def _limited(
     waits = controller_notes.read(document) if _policy(document, kind).get("suspend") else None
     if waits is None:
         made.put(f"/metadata/labels/{_escaped(well_known.QUEUE_LABEL)}", queue)
-    elif not waits.queue:  # in the queue at once, it would start before the others end
+    elif not waits.queue:
+        # In the queue at once, it would start before the others end.
         place = f"/metadata/annotations/{_escaped(well_known.AFTER_ANNOTATION)}"
         made.put(place, controller_notes.written(controller_notes.Note(waits.jobs, queue)), anyway=True)

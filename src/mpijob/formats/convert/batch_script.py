@@ -22,7 +22,8 @@ from mpijob.model.spec.quantity import NONE
 _HEADERS = {"Slurm script": slurm.head, "PBS script": pbs.head, "LSF script": lsf.head}
 _MARKS = {"Slurm script": "SBATCH", "PBS script": "PBS", "LSF script": "BSUB"}
 PLAIN = "shell script"
-FOLDER, HERE = "folder", "."  # the folder of the script, until somebody says where that is
+# The folder of the script, until somebody says where that is.
+FOLDER, HERE = "folder", "."
 _ALONG = "the script runs in an uploaded copy of its directory; mpijob artifacts list NAME lists new files"
 _UNNAMED, _LARGEST = "script.sh", 1024 * 1024
 _NAMED = re.compile(r"(mpijob (?:logs|artifacts list|wait|suspend|cancel)) NAME\b")
@@ -31,7 +32,8 @@ _NAMED = re.compile(r"(mpijob (?:logs|artifacts list|wait|suspend|cancel)) NAME\
 def kind(text: str) -> str:
     """Return what kind of batch script a text is; "" when it is none."""
     header = "\n".join(line.text.strip() for line in lines.header(text))
-    for part in (header, text):  # not in an indented line behind the header: a job file may hold a script
+    # Not in an indented line behind the header: a job file may hold a script.
+    for part in (header, text):
         for source, mark in _MARKS.items():
             if re.search(rf"^#{mark}\b", part, re.MULTILINE):
                 return source

@@ -40,10 +40,10 @@ def read(text: str, *, to: str = "job", file: str = "") -> tuple[Converted, ...]
 
 def _structured(text: str, to: str, file: str) -> tuple[Converted, ...]:
     values = _values(text, file)
-    if any(isinstance(one, Mapping) and ("apiVersion" in one or "kind" in one) for one in values):
+    if any(isinstance(value, Mapping) and ("apiVersion" in value or "kind" in value) for value in values):
         return documents(manifests.read(text, file), to=to, file=file)
     if values and isinstance(values[0], Mapping) and cloud.kind(values[0]):
-        return tuple(cloud.read(one, file) for one in values)
+        return tuple(cloud.read(value, file) for value in values)
     return own_exports.read(text, file)
 
 

@@ -127,11 +127,12 @@ def _entries(job: MPIJob) -> list[FieldEntry]:
     for field, value in own_exports.fields(job).items():
         if field in _NEEDS_US and not (field == "code.path" and job.code.files == {} and not value):
             note, todo = _NEEDS_US[field]
-            blocks = field == "code.files"  # the command names one of them
+            # The command names one of them.
+            blocks = field == "code.files"
             found.append(FieldEntry(field, FieldOutcome.DROPPED, value[:200], "", note, todo, 0, blocks))
         elif field in _CHANGED:
             found.append(FieldEntry(field, FieldOutcome.CHANGED, value[:200], field, _CHANGED[field]))
-        elif field == "secrets" and any(not _of_cluster(one.source) for one in job.secrets):
+        elif field == "secrets" and any(not _of_cluster(secret.source) for secret in job.secrets):
             note, todo = (
                 "a manifest does not contain values of your machine",
                 _OURS + ", or name a Secret: name/key",

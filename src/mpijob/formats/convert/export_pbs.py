@@ -78,7 +78,7 @@ class _Writer(Writer):
     def _launch(self) -> list[str]:
         job = self.job
         own_one = own_launcher(job.argv)
-        if any(one.env for one in job.programs):
+        if any(program.env for program in job.programs):
             note = "variables of a single program are not exported"
             self._changed("programs", "mpiexec", note, "set such variables in the program")
         for field in ("command", "args", "programs"):
@@ -91,5 +91,7 @@ class _Writer(Writer):
         lines = ['cd "$PBS_O_WORKDIR"']
         if own_one is not None:
             return [*lines, shlex.join(job.argv)]
-        parts = [(one.ranks, (*one.command, *one.args)) for one in job.programs] or [(job.world, job.argv)]
+        parts = [(program.ranks, (*program.command, *program.args)) for program in job.programs] or [
+            (job.world, job.argv)
+        ]
         return [*lines, "mpiexec " + " : ".join(f"-n {ranks} {shlex.join(argv)}" for ranks, argv in parts)]

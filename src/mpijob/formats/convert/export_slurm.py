@@ -256,7 +256,8 @@ class Writer:
     def _launch(self) -> list[str]:
         job = self.job
         srun = ["srun", *self._layout()]
-        if self.cores > 1:  # srun does not take it from the directive since Slurm 22.05
+        # Srun does not take it from the directive since Slurm 22.05.
+        if self.cores > 1:
             srun.append(f"--cpus-per-task={self.cores}")
         if job.programs:
             return self._programs(srun)
@@ -360,7 +361,8 @@ def word(text: str) -> str:
 
 
 _CLUSTER = "applies only to a cluster"
-_GONE = {  # in the words of most batch systems
+# In the words of most batch systems.
+_GONE = {
     "image": (
         "programs installed at the site are used",
         "build the program at the site, or run this image with the site's container tool",

@@ -122,7 +122,7 @@ def differences(job: MPIJob, source: str, target: str) -> tuple[FieldEntry, ...]
 def _of_values(job: MPIJob, target: str) -> list[FieldEntry]:
     """Return what depends on a field's value: volumes, secrets, a missing image."""
     entries: list[FieldEntry] = []
-    foreign = [one.mount for one in job.volumes if one.kind is not VolumeKind.PATH]
+    foreign = [volume.mount for volume in job.volumes if volume.kind is not VolumeKind.PATH]
     if foreign and target == "slurm":
         note, todo = (
             "only directories of the site are available on its nodes",
@@ -140,8 +140,8 @@ def _of_values(job: MPIJob, target: str) -> list[FieldEntry]:
                 "check each one",
             )
         )
-    here = [one.env for one in job.secrets if one.source.startswith(("env:", "file:"))]
-    there = [one.env for one in job.secrets if not one.source.startswith(("env:", "file:"))]
+    here = [secret.env for secret in job.secrets if secret.source.startswith(("env:", "file:"))]
+    there = [secret.env for secret in job.secrets if not secret.source.startswith(("env:", "file:"))]
     if there and target != "kubernetes":
         note, todo = (
             "these Secrets exist only on the cluster",

@@ -11,23 +11,30 @@ from mpijob.formats.kubernetes.metadata.passthrough import Foreign
 from mpijob.model import Family, MPIJob
 
 _SHOWN = 200
-UNASKED = "(not requested)"  # the value of what the source leaves open and the job has a default for
+# The value of what the source leaves open and the job has a default for.
+UNASKED = "(not requested)"
 
 
 class FieldOutcome(StrEnum):
     """What became of a field."""
 
-    EXACT = "exact"  # it means the same
-    CHANGED = "changed"  # it is there, and behaves differently: `note` says how and why
-    DROPPED = "dropped"  # it is gone: `todo` says what to do
+    # It means the same.
+    EXACT = "exact"
+    # It is there, and behaves differently: `note` says how and why.
+    CHANGED = "changed"
+    # It is gone: `todo` says what to do.
+    DROPPED = "dropped"
 
 
 class Stage(StrEnum):
     """How far a file is on its way."""
 
-    READY = "ready"  # it runs as it is
-    CHECK = "check"  # it is ready when what is to do is done
-    BLOCKED = "blocked"  # somebody has to change something first
+    # It runs as it is.
+    READY = "ready"
+    # It is ready when what is to do is done.
+    CHECK = "check"
+    # Somebody has to change something first.
+    BLOCKED = "blocked"
 
 
 class FieldEntry(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -69,7 +69,9 @@ def _version(data: bytes, family: Family) -> str:
     """Return the version that stands in a library as a word of its own; other words look alike, but not as large."""
     least, most = _MAJORS[family]
     words = [one.decode() for one in _WORD.findall(data)]
-    return next((one for one in words if least <= int(one.split(".")[0]) <= most and one.count(".") == 2), "")
+    return next(
+        (word for word in words if least <= int(word.split(".")[0]) <= most and word.count(".") == 2), ""
+    )
 
 
 def _cuda(data: bytes, needed: tuple[str, ...]) -> bool | None:
@@ -93,7 +95,8 @@ def capabilities(headers: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     magic, low, _, high = struct.unpack_from("<IIII", raw)
     if not magic & _EFFECTIVE:
-        return ()  # without that mark the kernel starts the file all the same
+        # Without that mark the kernel starts the file all the same.
+        return ()
     bits = low | high << 32
     return tuple(f"cap_{_cap(bit)}" for bit in range(64) if bits >> bit & 1)
 

@@ -13,7 +13,8 @@ from mpijob.model.spec.image import Binding, Closed, Config, Entry, Image, Kind,
 from mpijob.model.spec.job import Family
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_MOST_LINKS = 40  # as the kernel has it
+# As the kernel has it.
+_MOST_LINKS = 40
 _LAUNCHERS = ("mpirun", "mpiexec")
 _INTERFACES = (((40, 40), "5.0"), ((40, 30), "4.1"), ((40, 20), "4.0"), ((40, 10), "3.1"), ((40, 0), "3.0"))
 _NUMBERED = re.compile(r"libmpi\.so\.(\d+)\.(\d+)")
@@ -234,7 +235,8 @@ def _sshd_settings(tree: Tree) -> dict[str, str]:
     for line in "\n".join(texts).splitlines():
         word, _, value = line.strip().replace("=", " ", 1).partition(" ")
         if word.lower() == "match":
-            break  # what follows holds for some only
+            # What follows holds for some only.
+            break
         if word.lower() in _SSHD_WORDS:
             found.setdefault(word.lower(), value.strip())
     return found

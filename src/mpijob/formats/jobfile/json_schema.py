@@ -47,7 +47,8 @@ def _described(key: str, field: str, schema: dict[str, Any]) -> dict[str, Any]:
     about = FIELDS[key]
     default = {"default": schema["default"]} if "default" in schema else {}
     kind = {name: value for name, value in schema.items() if name != "default"}
-    if field in _ONE_LINE:  # a command may stand in one line, which is split and never given to a shell
+    # A command may stand in one line, which is split and never given to a shell.
+    if field in _ONE_LINE:
         kind = {"anyOf": [kind, {"type": "string"}]}
     if key == "MPIJob.launcher":
         default = {"default": msgspec.to_builtins(MPIJob(name="x").launcher)}
@@ -101,7 +102,7 @@ def _explanation(
         required=field.required,
         example=f"{field.name}: {about.example}",
         words=words or about.words,
-        fields=tuple(one.name for one in inner.fields) if inner else (),
+        fields=tuple(field.name for field in inner.fields) if inner else (),
     )
 
 

@@ -47,7 +47,8 @@ _GPU_DIRECT = {
     "NCCL_NET_GDR_LEVEL": "PHB",
     "NCCL_NET_GDR_READ": "1",
 }
-_GID = {"UCX_IB_GID_INDEX": "3", "NCCL_IB_GID_INDEX": "3"}  # RoCE v2 over IPv4 on the usual adapters
+# RoCE v2 over IPv4 on the usual adapters.
+_GID = {"UCX_IB_GID_INDEX": "3", "NCCL_IB_GID_INDEX": "3"}
 PRESETS: Mapping[str, Preset] = {
     "infiniband": Preset(env=_UCX, with_gpus=_GPU_DIRECT),
     "roce": Preset(env=_UCX | _GID, with_gpus=_GPU_DIRECT),
@@ -62,7 +63,8 @@ PRESETS: Mapping[str, Preset] = {
             "I_MPI_OFI_PROVIDER": "efa",
         },
         with_gpus={"FI_EFA_USE_DEVICE_RDMA": "1"},
-        others={HUGE_PAGES: "5120Mi"},  # what the EFA library takes for itself
+        # What the EFA library takes for itself.
+        others={HUGE_PAGES: "5120Mi"},
     ),
     "tcp": Preset(
         env={
@@ -137,10 +139,10 @@ def _asking(job: MPIJob, others: Mapping[str, str]) -> MPIJob:
 
 def _volumes(job: MPIJob, preset: Preset) -> Iterator[Volume]:
     yield from job.volumes
-    if preset.shm and not any(one.mount == SHM for one in job.volumes):
+    if preset.shm and not any(volume.mount == SHM for volume in job.volumes):
         amounts = [part.job.resources for part in job.parts]
-        quarter = min(one.asked.memory_bytes for one in amounts) // 4 // (1 << 20)
-        unlimited = any(one.memory == quantity.NONE for one in amounts)
+        quarter = min(amount.asked.memory_bytes for amount in amounts) // 4 // (1 << 20)
+        unlimited = any(amount.memory == quantity.NONE for amount in amounts)
         yield Volume(mount=SHM, kind=VolumeKind.SHM, size="" if unlimited else f"{max(quarter, 64)}Mi")
 
 

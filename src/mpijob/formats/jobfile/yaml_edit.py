@@ -19,7 +19,8 @@ from mpijob.formats.jobfile.yaml_tree import parse, refused
 
 Path = tuple[str, ...]
 MOST_CHANGES, MOST_LETTERS = 200, 256 << 10
-GONE: Any = msgspec.UNSET  # as a value: the field is taken out
+# As a value: the field is taken out.
+GONE: Any = msgspec.UNSET
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLAIN = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
@@ -33,7 +34,8 @@ def edit(text: str, changes: Mapping[Path, Any]) -> str:
             f"(at most {MOST_CHANGES} and {MOST_LETTERS} characters)",
             hint="edit the text directly",
         )
-    forest = parse(text)  # refuses what is hostile or no YAML, with its place
+    # Refuses what is hostile or no YAML, with its place.
+    forest = parse(text)
     if forest.findings or len(forest.roots) > 1:
         raise refused([*forest.findings] or [several(forest.roots[1])], "")
     wanted = _plain(text) if changes else None

@@ -101,7 +101,8 @@ def finding(code: str, node: Node, message: str, hint: str = "", path: Path = ()
 
 def _decoded(text: str | bytes) -> str:
     size = len(text)
-    if isinstance(text, str) and size <= MAX_BYTES:  # a longer one need not be counted exactly
+    # A longer one need not be counted exactly.
+    if isinstance(text, str) and size <= MAX_BYTES:
         size = len(text.encode(errors="surrogatepass"))
     if size > MAX_BYTES:
         message = f"the file has {size} bytes or more; at most {MAX_BYTES} are read"
@@ -150,7 +151,8 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> Finding:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     lines = text.rstrip().split("\n")
-    if line > len(lines):  # the fault is that the file ends: show where
+    # The fault is that the file ends: show where.
+    if line > len(lines):
         line, column = len(lines), len(lines[-1]) + 1
     here = lines[line - 1]
     if "\t" in here[: len(here) - len(here.lstrip())] or "'\\t'" in str(error.problem):

@@ -21,7 +21,8 @@ from mpijob.model.spec.schedule import Schedule
 ACCOUNT = "mpijob-schedule"
 DOCUMENT, RUN, SINCE = "MPIJOB_SCHEDULE", "MPIJOB_SCHEDULED_NAME", "MPIJOB_SCHEDULED_SINCE"
 SCHEDULE_LABEL = f"{well_known.DOMAIN}/schedule"
-_LARGEST = 100_000  # bytes: an environment variable holds 128 KiB
+# Bytes: an environment variable holds 128 KiB.
+_LARGEST = 100_000
 _JOB_NAME = "metadata.labels['batch.kubernetes.io/job-name']"
 
 
@@ -95,13 +96,14 @@ def read(document: Mapping[str, Any]) -> Schedule | None:
     """Return the schedule of a CronJob that `write` made; None for anybody else's."""
     spec = document["spec"]
     containers = spec["jobTemplate"]["spec"]["template"]["spec"].get("containers") or [{}]
-    written = {one["name"]: one.get("value", "") for one in containers[0].get("env") or ()}
+    written = {variable["name"]: variable.get("value", "") for variable in containers[0].get("env") or ()}
     if DOCUMENT not in written:
         return None
     try:
         schedule = codec.decode(well_known.plain(written[DOCUMENT]), Schedule)
     except (msgspec.ValidationError, msgspec.DecodeError):
-        return None  # of another version, or changed by hand
+        # Of another version, or changed by hand.
+        return None
     return schedule.replace(paused=bool(spec.get("suspend")))
 
 

@@ -62,7 +62,7 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
 @understandable
 def read(documents: Sequence[Mapping[str, Any]]) -> Reading:
     """Return the job of an MPIJob, what it says beyond, and what changes when it is written here."""
-    document = next((one for one in documents if one.get("kind") == KIND), None)
+    document = next((document for document in documents if document.get("kind") == KIND), None)
     if document is None:
         raise InvalidJob("there is no MPIJob among the documents", hint=f"kind: {KIND}, apiVersion: {API}")
     if document.get("apiVersion") != API:
@@ -91,9 +91,8 @@ def _spec(job: MPIJob, shape: Shape) -> Document:
     main = launcher["spec"]["containers"][0]
     main["args"], _ = pod_template.launch_words(job, shape)
     if shape.family is not Family.OPENMPI and pod_template.launch_words(job, shape)[1]:
-        name = well_known.name(
-            job, shape
-        )  # hydra's own command gets no address from us: workers must know the name
+        # Hydra's own command gets no address from us: workers must know the name.
+        name = well_known.name(job, shape)
         main["env"].append({"name": "MPIJOB_SELF", "value": f"{name}-launcher.{name}"})
     worker = pod_template.template(job, shape, Role.WORKER)
     return {
@@ -107,7 +106,8 @@ def _spec(job: MPIJob, shape: Shape) -> Document:
 
 
 def _replicas(count: int, template: Document) -> Document:
-    del template["spec"]["restartPolicy"]  # the operator warns about it there
+    # The operator warns about it there.
+    del template["spec"]["restartPolicy"]
     return {"replicas": count, "restartPolicy": "Never", "template": template}
 
 

@@ -133,10 +133,12 @@ def _variables(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -
     """Return the variables that an engine's objects set by themselves."""
     spec = document.get("spec") or {}
     replicas = (spec.get("mpiReplicaSpecs") or {}).values()
-    pods = [one.get("template") or {} for one in replicas] + [*trainjob.pod_templates(runtime).values()]
-    containers = [one for pod in pods for one in (pod.get("spec") or {}).get("containers") or ()]
+    pods = [replica.get("template") or {} for replica in replicas] + [
+        *trainjob.pod_templates(runtime).values()
+    ]
+    containers = [container for pod in pods for container in (pod.get("spec") or {}).get("containers") or ()]
     named = [*((spec.get("trainer") or {}).get("env") or ())]
-    named += [one for container in containers for one in container.get("env") or ()]
+    named += [variable for container in containers for variable in container.get("env") or ()]
     return {one["name"]: str(one["value"]) for one in named if one.get("value")}
 
 
@@ -145,7 +147,7 @@ def _policy(
 ) -> Document:
     own = {"podSelector": {"matchLabels": dict(selector)}}
     ingress: list[Document] = [{"from": [own]}]
-    if scraped := [_namespace(one) for one in monitoring]:
+    if scraped := [_namespace(namespace) for namespace in monitoring]:
         ingress.append({"from": scraped})
     return {
         "apiVersion": API,
@@ -155,7 +157,7 @@ def _policy(
             "podSelector": {"matchLabels": dict(selector)},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": ingress,
-            "egress": [{"to": [own]}, _dns(), *(_opened(one) for one in egress)],
+            "egress": [{"to": [own]}, _dns(), *(_opened(destination) for destination in egress)],
         },
     }
 

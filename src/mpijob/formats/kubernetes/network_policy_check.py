@@ -23,7 +23,8 @@ from mpijob.model.platform.cluster import Blocked, Flow
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _INGRESS, _EGRESS = "Ingress", "Egress"
-_ANY_PORT = (32768, 60999)  # where Linux takes a port when a program asks for any
+# Where Linux takes a port when a program asks for any.
+_ANY_PORT = (32768, 60999)
 _PRIVATE = tuple(
     ipaddress.ip_network(net)
     for net in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
@@ -124,15 +125,15 @@ def _closed(way: _Way, policies: tuple[Document, ...]) -> Blocked | None:
 
 
 def _named(policies: Iterable[Document]) -> tuple[str, ...]:
-    return tuple(sorted(one["metadata"]["name"] for one in policies))
+    return tuple(sorted(policy["metadata"]["name"] for policy in policies))
 
 
 def _selecting(policies: Iterable[Document], pod: Pod, direction: str) -> list[Document]:
     return [
-        one
-        for one in policies
-        if direction in _directions(one["spec"])
-        and _selects(one["spec"].get("podSelector") or {}, pod.labels, partly=False) is Open.YES
+        policy
+        for policy in policies
+        if direction in _directions(policy["spec"])
+        and _selects(policy["spec"].get("podSelector") or {}, pod.labels, partly=False) is Open.YES
     ]
 
 
@@ -145,7 +146,7 @@ def _directions(spec: Mapping[str, Any]) -> tuple[str, ...]:
 def _open(
     policies: Iterable[Document], peers: tuple[Pod, ...], ports: tuple[Port, ...], field: str, key: str
 ) -> bool:
-    rules = [(rule, one) for one in policies for rule in one["spec"].get(field) or ()]
+    rules = [(rule, policy) for policy in policies for rule in policy["spec"].get(field) or ()]
     return any(
         _port_open(rule.get("ports"), port) and _peer_open(rule.get(key), peer, policy) is not Open.NO
         for rule, policy in rules
@@ -157,7 +158,7 @@ def _open(
 def _port_open(allowed: list[Mapping[str, Any]] | None, port: Port) -> bool:
     if not allowed:
         return True
-    return any(_covers(one, port) for one in allowed)
+    return any(_covers(port_, port) for port_ in allowed)
 
 
 def _covers(allowed: Mapping[str, Any], port: Port) -> bool:
@@ -174,7 +175,7 @@ def _covers(allowed: Mapping[str, Any], port: Port) -> bool:
 def _peer_open(peers: list[Mapping[str, Any]] | None, pod: Pod, policy: Document) -> Open:
     if not peers:
         return Open.YES
-    return max(_peer(one, pod, policy) for one in peers)
+    return max(_peer(peer, pod, policy) for peer in peers)
 
 
 def _peer(peer: Mapping[str, Any], pod: Pod, policy: Document) -> Open:

@@ -17,7 +17,8 @@ from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document
 
 _KEPT_NOTES = (well_known.REST_ANNOTATION, well_known.OWNER_LABEL, well_known.GROUPS_ANNOTATION)
-_PLACING = ("nodeSelector", "tolerations")  # what Kueue writes into the pods of an MPIJob that it starts
+# What Kueue writes into the pods of an MPIJob that it starts.
+_PLACING = ("nodeSelector", "tolerations")
 
 
 def documents(
@@ -80,7 +81,7 @@ def _rename(made: Document, kind: str, before: str, name: str) -> None:
             spec.pop("suspend", None)
             if spec["runtimeRef"].get("name") == before:
                 spec["runtimeRef"]["name"] = name
-            patches = [one for one in spec.get("runtimePatches") or () if not _is_of_queue(one)]
+            patches = [patch for patch in spec.get("runtimePatches") or () if not _is_of_queue(patch)]
             spec.pop("runtimePatches", None)
             spec |= {"runtimePatches": patches} if patches else {}
         case "MPIJob":
@@ -127,7 +128,9 @@ def _renumber_pods(template: Any, before: str, name: str, attempt: int) -> None:
 
 def _restore_placing(job: Document, workload: Mapping[str, Any]) -> None:
     """Take out of an MPIJob's pods what Kueue chose for the attempt before; it chooses again."""
-    original = {one["name"]: one["template"]["spec"] for one in workload["spec"].get("podSets") or ()}
+    original = {
+        pod_set["name"]: pod_set["template"]["spec"] for pod_set in workload["spec"].get("podSets") or ()
+    }
     for role, replica in job["spec"]["mpiReplicaSpecs"].items():
         pod, told = replica["template"]["spec"], original.get(role.lower())
         for field in _PLACING if told is not None else ():

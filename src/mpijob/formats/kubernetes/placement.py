@@ -37,7 +37,7 @@ def pod_fields(job: MPIJob, shape: Shape, role: Role) -> Document:
     if wanted.node_selector:
         fields["nodeSelector"] = dict(wanted.node_selector)
     if wanted.tolerations:
-        fields["tolerations"] = [dict(one) for one in wanted.tolerations]
+        fields["tolerations"] = [dict(toleration) for toleration in wanted.tolerations]
     affinity = _excluding(copy.deepcopy(dict(wanted.affinity)), wanted.exclude_nodes)
     if role is Role.WORKER and wanted.topology is Topology.SPREAD:
         fields["topologySpreadConstraints"] = [_spread(job)]
@@ -102,12 +102,12 @@ def read(pod: Mapping[str, Any], shape: Shape) -> Placement:
     affinity = copy.deepcopy(dict(pod.get("affinity") or {}))
     affinity, nodes = _without_excluded(affinity)
     affinity, topology = _without_packing(affinity)
-    if any(_is_our_spread(one) for one in pod.get("topologySpreadConstraints") or ()):
+    if any(_is_our_spread(constraint) for constraint in pod.get("topologySpreadConstraints") or ()):
         topology = Topology.SPREAD
     return Placement(
         node_selector=dict(pod.get("nodeSelector") or {}),
         exclude_nodes=nodes,
-        tolerations=tuple(dict(one) for one in pod.get("tolerations") or ()),
+        tolerations=tuple(dict(toleration) for toleration in pod.get("tolerations") or ()),
         affinity=affinity,
         topology=topology,
     )
@@ -134,7 +134,7 @@ def _without_excluded(affinity: Document) -> tuple[Document, tuple[str, ...]]:
 
 
 def _excluded(term: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(one["values"][0] for one in term.get("matchFields") or () if _excludes_one(one))
+    return tuple(field["values"][0] for field in term.get("matchFields") or () if _excludes_one(field))
 
 
 def _excludes_one(field: Mapping[str, Any]) -> bool:
@@ -143,7 +143,7 @@ def _excludes_one(field: Mapping[str, Any]) -> bool:
 
 
 def _stripped(term: Mapping[str, Any]) -> Document:
-    fields = [one for one in term.get("matchFields") or () if not _excludes_one(one)]
+    fields = [field for field in term.get("matchFields") or () if not _excludes_one(field)]
     rest = {key: value for key, value in term.items() if key != "matchFields"}
     return rest | ({"matchFields": fields} if fields else {})
 

@@ -75,7 +75,7 @@ def _spec(job: MPIJob, claims: Sequence[Volume], seconds: int, security: Documen
         ],
     }
     if job.pull_secrets:
-        spec["imagePullSecrets"] = [{"name": one} for one in job.pull_secrets]
+        spec["imagePullSecrets"] = [{"name": secret} for secret in job.pull_secrets]
     return spec
 
 
@@ -93,8 +93,8 @@ def _container(job: MPIJob, claims: Sequence[Volume], seconds: int) -> Document:
             "capabilities": {"drop": ["ALL"]},
         },
         "volumeMounts": [
-            {"name": f"claim-{sources.index(one.source)}", "mountPath": place(one), "readOnly": True}
-            for one in claims
+            {"name": f"claim-{sources.index(claim.source)}", "mountPath": place(claim), "readOnly": True}
+            for claim in claims
         ],
     }
     if job.pull_policy:
@@ -103,7 +103,7 @@ def _container(job: MPIJob, claims: Sequence[Volume], seconds: int) -> Document:
 
 
 def _sources(claims: Sequence[Volume]) -> list[str]:
-    return [*dict.fromkeys(one.source for one in claims)]
+    return [*dict.fromkeys(claim.source for claim in claims)]
 
 
 def place(volume: Volume) -> str:

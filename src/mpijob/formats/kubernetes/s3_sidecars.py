@@ -12,7 +12,8 @@ from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
 from mpijob.model import MPIJob, Role, Volume, VolumeKind
 
 FETCH, KEEP = volumes.FETCH, "mpijob-keep-"
-STORING_SECONDS = 600  # how long a pod may take to store what is left
+# How long a pod may take to store what is left.
+STORING_SECONDS = 600
 _PLACE = "/mpijob/data"
 # the home is the volume itself: a profile that a job writes there is nobody's (it could name a program to run)
 _NO_PROFILES = [
@@ -27,7 +28,7 @@ def is_ours(name: str) -> bool:
 
 def stores(job: MPIJob) -> bool:
     """Whether something is stored when the job ends."""
-    return any(one.kind is VolumeKind.S3 and not one.read_only for one in job.volumes)
+    return any(volume.kind is VolumeKind.S3 and not volume.read_only for volume in job.volumes)
 
 
 def fetching(job: MPIJob, shape: Shape, security: Document) -> list[Document]:

@@ -34,7 +34,8 @@ API = "trainer.kubeflow.org/v1alpha1"
 RUNTIME, JOB = "TrainingRuntime", "TrainJob"
 _RUNTIMES = (RUNTIME, "ClusterTrainingRuntime")
 _STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
-_FRAMEWORK_LABEL = "trainer.kubeflow.org/framework"  # the Kubeflow SDK passes over runtimes without it
+# The Kubeflow SDK passes over runtimes without it.
+_FRAMEWORK_LABEL = "trainer.kubeflow.org/framework"
 _SERVER_FIELDS = (
     *(
         "uid",
@@ -47,9 +48,12 @@ _SERVER_FIELDS = (
     ),
     *("finalizers", "deletionTimestamp", "deletionGracePeriodSeconds", "name", "namespace", "generateName"),
 )
-KEY_SUFFIX = "-mpi-ssh-auth"  # Trainer's Secret with the job's key
-_MOST_AWAITED = 5  # JobSet lets one job depend on so many others
-_RANDOM = "x" * 5  # what Kubernetes puts behind a pod's name
+# Trainer's Secret with the job's key.
+KEY_SUFFIX = "-mpi-ssh-auth"
+# JobSet lets one job depend on so many others.
+_MOST_AWAITED = 5
+# What Kubernetes puts behind a pod's name.
+_RANDOM = "x" * 5
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _TRAINER_TAKEN = ("image", "command", "args", "env", "numNodes", "numProcPerNode", "resourcesPerNode")
 
@@ -123,7 +127,7 @@ def _jobset(job: MPIJob, shape: Shape) -> Document:
     launcher = _replicated("launcher", pod_template.template(job, shape, Role.LAUNCHER, order=order))
     launcher["template"]["metadata"] = {"labels": {_STEP_LABEL: "trainer"}}
     if order is Order.READY:
-        launcher["dependsOn"] = [{"name": one["name"], "status": "Ready"} for one in workers]
+        launcher["dependsOn"] = [{"name": worker["name"], "status": "Ready"} for worker in workers]
     return {
         "network": {"publishNotReadyAddresses": True},
         "successPolicy": {"operator": "All", "targetReplicatedJobs": ["launcher"]},
@@ -188,13 +192,13 @@ def job_metadata(job: MPIJob, shape: Shape) -> Document:
 
 
 def _of_kind(documents: Sequence[Mapping[str, Any]], kinds: tuple[str, ...]) -> Mapping[str, Any] | None:
-    return next((one for one in documents if one.get("kind") in kinds), None)
+    return next((document for document in documents if document.get("kind") in kinds), None)
 
 
 def pod_templates(runtime: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the pod templates of a runtime by the names of its replicated jobs."""
     jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"] if runtime else ()
-    return {one["name"]: one["template"]["spec"]["template"] for one in jobs}
+    return {job["name"]: job["template"]["spec"]["template"] for job in jobs}
 
 
 def native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
@@ -230,7 +234,7 @@ def native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
 def groups(runtime: Mapping[str, Any] | None) -> tuple[WorkerGroup, ...]:
     """Return the groups of workers that a runtime of ours has, each as large as its replicated job says."""
     jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"] if runtime else ()
-    return tuple(_group(one["name"], one["template"]["spec"]) for one in jobs if _is_group(one))
+    return tuple(_group(job["name"], job["template"]["spec"]) for job in jobs if _is_group(job))
 
 
 def _is_group(replicated: Mapping[str, Any]) -> bool:
@@ -274,7 +278,8 @@ def base_name(metadata: Mapping[str, Any]) -> str:
 def _workers(number: Any, policy: Mapping[str, Any], templates: Mapping[str, Any]) -> int:
     nodes = int(number or 1)
     both = policy.get("runLauncherAsNode") and "node" in templates
-    return max(nodes, 2) if both else nodes  # Trainer makes a node beside the launcher in any case
+    # Trainer makes a node beside the launcher in any case.
+    return max(nodes, 2) if both else nodes
 
 
 def _front(launcher: Mapping[str, Any], trainer: Mapping[str, Any]) -> Document:
@@ -299,8 +304,8 @@ def _written_alike(job: MPIJob) -> tuple[Document, ...]:
 
 
 def _without_known(documents: Sequence[Mapping[str, Any]]) -> list[Document]:
-    managed = any(is_managed(one) for one in documents)
-    return [_stripped(one, managed) for one in documents if one.get("kind") in (JOB, RUNTIME)]
+    managed = any(is_managed(document) for document in documents)
+    return [_stripped(document, managed) for document in documents if document.get("kind") in (JOB, RUNTIME)]
 
 
 def is_managed(document: Mapping[str, Any]) -> bool:
@@ -327,12 +332,15 @@ def _strip_runtime(spec: Document, managed: bool) -> None:
     spec.pop("mlPolicy", None)
     if managed:
         spec.pop("podGroupPolicy", None)
-    for one in spec["template"]["spec"]["replicatedJobs"]:
-        if one["name"] not in (NODE, "launcher") and not _is_group(one):
-            continue  # a job has no word for any of it
-        one["template"]["spec"]["template"] = stripped(one["template"]["spec"]["template"], managed=managed)
+    for replicated_job in spec["template"]["spec"]["replicatedJobs"]:
+        if replicated_job["name"] not in (NODE, "launcher") and not _is_group(replicated_job):
+            # A job has no word for any of it.
+            continue
+        replicated_job["template"]["spec"]["template"] = stripped(
+            replicated_job["template"]["spec"]["template"], managed=managed
+        )
         if managed:
-            one.pop("dependsOn", None)
+            replicated_job.pop("dependsOn", None)
 
 
 def strip_metadata(document: Document) -> None:
@@ -350,7 +358,9 @@ def strip_queue(document: Mapping[str, Any], spec: Document) -> None:
     """Take out what Kueue wrote: a queue holds its jobs back and patches them by itself."""
     if well_known.QUEUE_LABEL in ((document["metadata"].get("labels")) or {}):
         spec.pop("suspend", None)
-    patches = [one for one in spec.get("runtimePatches") or () if not one["manager"].startswith("kueue.")]
+    patches = [
+        patch for patch in spec.get("runtimePatches") or () if not patch["manager"].startswith("kueue.")
+    ]
     spec.pop("runtimePatches", None)
     if patches:
         spec["runtimePatches"] = patches

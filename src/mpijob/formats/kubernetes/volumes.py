@@ -13,8 +13,10 @@ from mpijob.formats.kubernetes.metadata.well_known import SSH, Document, Shape, 
 from mpijob.model import MPIJob, Volume, VolumeKind
 
 PREFIX = "mpijob-volume-"
-KEY_VOLUME = "mpi-ssh-auth"  # as Trainer calls it
-FETCH = "mpijob-fetch-"  # the containers that fetch an S3 volume (`carriers`)
+# As Trainer calls it.
+KEY_VOLUME = "mpi-ssh-auth"
+# The containers that fetch an S3 volume (`carriers`).
+FETCH = "mpijob-fetch-"
 
 
 def volumes(job: MPIJob, shape: Shape) -> list[Document]:
@@ -78,7 +80,9 @@ def _nfs(volume: Volume, driver: str) -> Document:
 
 def read(pod: Mapping[str, Any], container: Mapping[str, Any]) -> tuple[Volume, ...]:
     """Return the volumes that a container mounts, as far as a job has words for them."""
-    sources = {one.get("name"): one for one in pod.get("volumes") or () if isinstance(one, Mapping)}
+    sources = {
+        volume.get("name"): volume for volume in pod.get("volumes") or () if isinstance(volume, Mapping)
+    }
     buckets = _buckets(pod)
     found = (
         _volume(mount, sources.get(mount.get("name")), buckets)
@@ -90,10 +94,10 @@ def read(pod: Mapping[str, Any], container: Mapping[str, Any]) -> tuple[Volume, 
 def _buckets(pod: Mapping[str, Any]) -> dict[str, str]:
     """Return the volumes that a container of ours fetches from a bucket, by name: connection and folder."""
     found = {}
-    for one in pod.get("initContainers") or ():
-        if not str(one.get("name", "")).startswith(FETCH):
+    for container in pod.get("initContainers") or ():
+        if not str(container.get("name", "")).startswith(FETCH):
             continue
-        match one:
+        match container:
             case {
                 "args": ["data", "fetch", str(folder), *_],
                 "envFrom": [{"secretRef": {"name": str(connection)}}],

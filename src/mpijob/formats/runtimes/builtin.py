@@ -24,7 +24,8 @@ from mpijob.model.spec.enums import choice_hint
 KIND = "ClusterTrainingRuntime"
 FRAMEWORK_LABEL = "trainer.kubeflow.org/framework"
 _MARK = "mpijob-runtime"
-_SDK_HOME = "/home/mpiuser"  # where the Kubeflow SDK writes the function that a job runs
+# Where the Kubeflow SDK writes the function that a job runs.
+_SDK_HOME = "/home/mpiuser"
 _OF_ONE_JOB = frozenset(
     {"MPIJOB_NAME", "MPIJOB_NAMESPACE", "MPIJOB_WORLD", "MPIJOB_USED", "MPIJOB_MOST", "MPIJOB_SLOTS"}
     | {"MPIJOB_GPUS", "MPIJOB_CENSUS_WORDS", "MPIJOB_DEVICES_PLANNED"}

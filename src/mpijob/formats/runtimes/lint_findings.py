@@ -59,7 +59,7 @@ def silent_retries(restart: str, limit: object, hint: str, field: str) -> Findin
 
 def unlisted_hosts(main: Mapping[str, Any], field: str) -> Finding | None:
     """Both engines tell Open MPI 4 where the workers are; Open MPI 5 does not look at those variables."""
-    told = {one.get("name") for one in main.get("env") or ()}
+    told = {variable.get("name") for variable in main.get("env") or ()}
     words = " ".join(str(word) for word in (*(main.get("command") or ()), *(main.get("args") or ())))
     if NEW_HOSTFILE in told or "-hostfile" in words:
         return None

@@ -31,7 +31,8 @@ _STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
 _ISTIO = "sidecar.istio.io/inject"
 _JOBS = "spec.template.spec.replicatedJobs"
 _HOMELESS = ("", "/root/.ssh")
-_CAPABLE_IMAGES = ("mpioperator/",)  # their sshd carries a file capability
+# Their sshd carries a file capability.
+_CAPABLE_IMAGES = ("mpioperator/",)
 Rule = Callable[[Mapping[str, Any]], Iterator[Finding]]
 
 
@@ -53,7 +54,7 @@ def _jobset(runtime: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _part(runtime: Mapping[str, Any], name: str) -> Document | None:
-    return next((one for one in builtin.replicated_jobs(runtime) if one.get("name") == name), None)
+    return next((job for job in builtin.replicated_jobs(runtime) if job.get("name") == name), None)
 
 
 def _main(runtime: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -71,7 +72,9 @@ def _parts(runtime: Mapping[str, Any]) -> Iterator[Finding]:
             message = f"there is no replicated job '{name}': Trainer mounts no SSH keys and no hostfile"
             yield finding("RUNTIME_CONTAINER", ERROR, message, f"call the part '{name}'", _JOBS)
             continue
-        names = [one.get("name") for one in (builtin.pod_specs(runtime)[name].get("containers") or ())]
+        names = [
+            container.get("name") for container in (builtin.pod_specs(runtime)[name].get("containers") or ())
+        ]
         if pod_template.CONTAINER not in names:
             called = ", ".join(map(str, names)) or "nothing"
             message = f"the container of '{name}' is called {called}: Trainer ignores it"
@@ -100,9 +103,9 @@ def _implementation(runtime: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _step(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     marked = [
-        one.get("name")
-        for one in builtin.replicated_jobs(runtime)
-        if _labels(one).get(_STEP_LABEL) == "trainer"
+        job.get("name")
+        for job in builtin.replicated_jobs(runtime)
+        if _labels(job).get(_STEP_LABEL) == "trainer"
     ]
     if "node" in marked:
         message = "the workers carry the label of the trainer step: a TrainJob's command replaces their sshd"
@@ -234,7 +237,7 @@ def _sshd(runtime: Mapping[str, Any]) -> Iterator[Finding]:
         )
         hint = "use an image without setcap on sshd, or start a copy of it (cp /usr/sbin/sshd ~/sshd)"
         yield finding("RUNTIME_SSHD", ERROR, message, hint, f"{_JOBS}[node].image")
-    ports = {one.get("containerPort") for one in main.get("ports") or ()}
+    ports = {port.get("containerPort") for port in main.get("ports") or ()}
     if 22 in ports:
         message = "sshd listens on port 22, which a non-root user cannot bind"
         yield finding(

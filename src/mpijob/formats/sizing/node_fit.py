@@ -20,7 +20,8 @@ from mpijob.model import MPIJob, Role
 from mpijob.model.platform.cluster import Ask, NodeCapacity
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_AUTOSCALED = (  # a label or annotation by which a machine belongs to a pool that may grow
+# A label or annotation by which a machine belongs to a pool that may grow.
+_AUTOSCALED = (
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",
     "kubernetes.azure.com/agentpool",
@@ -84,7 +85,8 @@ def room(counts: Sequence[Count], asks: Iterable[Ask], *, grows: bool) -> NodeCa
         for counted, ask in zip(counts, workers, strict=False)
     ]
     if len(wanted) > 1 and not workers[0].group:
-        wanted.append(wanted.pop(0))  # the number that may change is that of the workers of no group
+        # The number that may change is that of the workers of no group.
+        wanted.append(wanted.pop(0))
     machines = {one.name: one for counted in counts for one in counted.usable}
     fewest = min(counts, key=lambda counted: len(counted.usable))
     ready = sum(one.ready for one in fewest.usable)
@@ -204,11 +206,11 @@ def _refused(node: Document, wanted: Document) -> str:
 
 def _taints(node: Document) -> list[Mapping[str, Any]]:
     taints = (node.get("spec") or {}).get("taints") or ()
-    return [one for one in taints if one.get("effect") in ("NoSchedule", "NoExecute")]
+    return [taint for taint in taints if taint.get("effect") in ("NoSchedule", "NoExecute")]
 
 
 def _lasting(node: Document) -> list[Mapping[str, Any]]:
-    return [one for one in _taints(node) if not _passing(one)]
+    return [taint for taint in _taints(node) if not _passing(taint)]
 
 
 def _passing(taint: Mapping[str, Any]) -> bool:
@@ -218,12 +220,14 @@ def _passing(taint: Mapping[str, Any]) -> bool:
 
 def _ready(node: Document) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
-    return ready and not any(_passing(one) for one in _taints(node))
+    ready = any(
+        condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions
+    )
+    return ready and not any(_passing(taint) for taint in _taints(node))
 
 
 def _tolerated(taint: Mapping[str, Any], wanted: Document) -> bool:
-    return any(_tolerates(one, taint) for one in wanted.get("tolerations") or ())
+    return any(_tolerates(toleration, taint) for toleration in wanted.get("tolerations") or ())
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
@@ -238,8 +242,8 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 def _chosen(term: Mapping[str, Any], node: Document) -> bool:
     labels = node["metadata"].get("labels") or {}
     fields = {"metadata.name": node["metadata"]["name"]}
-    rules = [(one, labels) for one in term.get("matchExpressions") or ()]
-    rules += [(one, fields) for one in term.get("matchFields") or ()]
+    rules = [(expression, labels) for expression in term.get("matchExpressions") or ()]
+    rules += [(field, fields) for field in term.get("matchFields") or ()]
     return bool(rules) and all(holds(rule, values) for rule, values in rules)
 
 

@@ -18,7 +18,8 @@ from mpijob.model.spec.quantity import parse
 
 _SERVERS_OWN = re.compile(r"([+-]?[0-9.]+)([nu]|[eE][+-]?[0-9]+)")
 _TINY = {"n": 1e-9, "u": 1e-6}
-_OBJECTS = {  # what the engines create beside the pods, for one job
+# What the engines create beside the pods, for one job.
+_OBJECTS = {
     "trainjobs.trainer.kubeflow.org": {
         "trainjobs.trainer.kubeflow.org": 1,
         "trainingruntimes.trainer.kubeflow.org": 1,
@@ -41,7 +42,8 @@ _OBJECTS = {  # what the engines create beside the pods, for one job
 def asks(job: MPIJob, shape: Shape | None = None) -> tuple[Ask, ...]:
     """Return what one worker of each group and the launcher ask for, as their pods say it."""
     shape = shape or Shape()
-    plain = job.replace(image=job.image or "any", volumes=())  # the amounts do not depend on them
+    # The amounts do not depend on them.
+    plain = job.replace(image=job.image or "any", volumes=())
     workers = (
         _ask(Role.WORKER, pod_template.template(part.job, shape, Role.WORKER), part.group, part.job.workers)
         for part in plain.parts
@@ -64,7 +66,8 @@ def whole(job: MPIJob, engine: str, parts: Iterable[Ask]) -> dict[str, float]:
         number += len(job.parts) - 1 if name == "jobs.batch" else 0
         found[f"count/{name}"] = float(number)
         if name in ("services", "secrets", "configmaps"):
-            found[name] = float(number)  # the older spelling of the same line
+            # The older spelling of the same line.
+            found[name] = float(number)
     return found
 
 
@@ -91,8 +94,8 @@ def _together(
 ) -> dict[str, float]:
     """Return a pod's amounts: its containers run side by side, its init containers one after the other."""
     found: dict[str, float] = {}
-    for one in containers:
-        for name, amount in amounts(one, what).items():
+    for container in containers:
+        for name, amount in amounts(container, what).items():
             found[name] = found.get(name, 0.0) + amount
     for one in first:
         for name, amount in amounts(one, what).items():
@@ -120,7 +123,8 @@ def requested(pod: Mapping[str, Any]) -> dict[str, float]:
     """Return what a pod of anybody's holds of its machine, as the scheduler counts it."""
     spec = pod.get("spec") or {}
     first = spec.get("initContainers") or []
-    beside = [one for one in first if one.get("restartPolicy") == "Always"]  # sidecars run beside the rest
+    # Sidecars run beside the rest.
+    beside = [one for one in first if one.get("restartPolicy") == "Always"]
     before = [one for one in first if one.get("restartPolicy") != "Always"]
     found = _together([*(spec.get("containers") or []), *beside], before, "requests")
     for name, amount in (spec.get("overhead") or {}).items():

@@ -26,8 +26,10 @@ from mpijob.model.platform import slurm
 from mpijob.model.platform.slurm import Layout, SlurmFacts
 from mpijob.model.spec.job import Part
 
-MOST_COMMENT_BYTES = 1000  # Slurm takes 1024
-_GRACE_MINUTES = 2  # between our own deadline and Slurm's: ours warns, and says why
+# Slurm takes 1024.
+MOST_COMMENT_BYTES = 1000
+# Between our own deadline and Slurm's: ours warns, and says why.
+_GRACE_MINUTES = 2
 _SETTLES = 5.0
 
 
@@ -36,7 +38,8 @@ _ALLOCATION = (
     'MPIJOB_NUMBER="$SLURM_JOB_ID" MPIJOB_RESTART="${{SLURM_RESTART_COUNT:-0}}" MPIJOB_NODES="{nodes}"'
     ' MPIJOB_SAID="$MPIJOB_DIR/slurm.out"'
 )
-_COMPONENT = "hetjob"  # the directive between the components of a heterogeneous job
+# The directive between the components of a heterogeneous job.
+_COMPONENT = "hetjob"
 _HOSTS = (
     "scontrol show hostnames | awk 'NR == FNR { host[n++] = $1; next } { print host[$1] }' - \"$MPIJOB_DIR/layout\""
     ' >"$SLURM_HOSTFILE"'
@@ -50,14 +53,17 @@ class Raw(str):
 
 
 SHELL = Raw('"$MPIJOB_SH"')
-RANK = Raw('"$MPIJOB_DIR/allocation_rank.sh"')  # the wrapper of each rank
+# The wrapper of each rank.
+RANK = Raw('"$MPIJOB_DIR/allocation_rank.sh"')
 
 
 class Launcher(NamedTuple):
     """How the ranks are started: by srun with a launch plugin, or by the library's own launcher in the allocation."""
 
-    kind: str  # srun, mpirun, hydra, custom, own
-    plugin: str = ""  # of srun
+    # Srun, mpirun, hydra, custom, own.
+    kind: str
+    # Of srun.
+    plugin: str = ""
     path: str = ""
     why: str = ""
 
@@ -249,7 +255,8 @@ def write(
             *variables,
             f"export {_ALLOCATION.format(nodes=_nodes(job))}",
             "mpijob_launch() {",
-            "  unset SLURM_NTASKS_PER_NODE",  # what is said to srun and hydra would differ from it
+            # What is said to srun and hydra would differ from it.
+            "  unset SLURM_NTASKS_PER_NODE",
             *(f"  {line}" for line in (*arbitrary, f"exec {_wrapped(words)}")),
             "}",
             '. "$MPIJOB_DIR/allocation.sh"',
@@ -272,9 +279,8 @@ def _wrapped(words: Iterable[str]) -> str:
 def _word(text: str) -> str:
     """Return a directive's words: sbatch reads quotes in it, and takes no other escapes."""
     name, equals, value = text.partition("=")
-    if {"'", '"'} <= {
-        *value
-    } or not value.isprintable():  # the line would end there, and the rest be a command
+    # The line would end there, and the rest be a command.
+    if {"'", '"'} <= {*value} or not value.isprintable():
         message = f"{name} cannot have the value {value!r} in a batch script"
         raise InvalidJob(message, hint="use a value without line breaks, and without both kinds of quotes")
     plain = all(letter.isalnum() or letter in "-_./:,@%+=&[]" for letter in value)
@@ -286,7 +292,7 @@ def variables(
 ) -> dict[str, str]:
     """Return what the texts that start a job's ranks, and the ranks, are told about it."""
     layout = layouts[0]
-    environ = command_line.told(job) | allocation.limits(job)
+    environ = command_line.job_variables(job) | allocation.limits(job)
     if family is Family.OPENMPI:
         # with the tree of Slurm's default 2 to 5 of 100 starts die in MPI_Init
         environ["SLURM_PMIX_FENCE"] = "ring"
@@ -319,7 +325,8 @@ def launch(
     if launcher.kind == "own":
         return job.argv
     if launcher.kind == "srun":
-        words = job.argv if not job.programs else ("true",)  # of several programs each rank finds its own
+        # Of several programs each rank finds its own.
+        words = job.argv if not job.programs else ("true",)
         found: list[str] = []
         for number, (part, layout) in enumerate(zip(job.parts, layouts, strict=True)):
             component = [":", f"--het-group={number}"] if number else []
@@ -341,7 +348,8 @@ def srun(job: MPIJob, layout: Layout) -> list[str]:
         words.append(f"--ntasks-per-node={layout.tasks_per_node}")
         words.append(f"--distribution={'cyclic' if job.launch.map_by == 'node' else 'block'}")
     else:
-        words.append(ARBITRARY)  # SLURM_HOSTFILE names a node for each rank
+        # SLURM_HOSTFILE names a node for each rank.
+        words.append(ARBITRARY)
     words += [f"--cpus-per-task={layout.cpus_per_task}"] if layout.cpus_per_task > 1 else []
     words += [f"--cpu-bind={bind[job.launch.bind_to]}"] if job.launch.bind_to in bind else []
     return words
@@ -351,7 +359,7 @@ def rank_nodes(plan: Plan) -> str:
     """Return the text that gives each rank of an `arbitrary` layout its node: its place in the job's list of nodes."""
     if ARBITRARY not in plan.launch:
         return ""
-    wanted = (one for one in directives(plan.batch_script) if one.startswith("--nodes="))
+    wanted = (directive for directive in directives(plan.batch_script) if directive.startswith("--nodes="))
     each = -(-plan.job.workers // int(next(wanted, "--nodes=1").partition("=")[2]))
     nodes = sorted((rank, worker.index // each) for worker in plan.workers for rank in worker.ranks)
     return "".join(f"{node}\n" for _, node in nodes)

@@ -31,7 +31,14 @@ def read(job: MPIJob, said: Mapping[str, str], usual: str) -> SlurmFacts:
     """Return what holds for this job, of all that the commands said; `usual` is the partition of the context."""
     partitions = queries.partitions(said["partitions"])
     wanted = job.queue or usual
-    chosen = next((one for one in partitions if (one.name == wanted if wanted else one.default)), None)
+    chosen = next(
+        (
+            partition
+            for partition in partitions
+            if (partition.name == wanted if wanted else partition.default)
+        ),
+        None,
+    )
     config = queries.configuration(said.get("config", ""))
     associations = queries.read_associations(said.get(ASSOCIATIONS, ""))
     every = queries.read_qos(said.get(QOS, ""))
@@ -50,7 +57,7 @@ def read(job: MPIJob, said: Mapping[str, str], usual: str) -> SlurmFacts:
         cluster=config.get("ClusterName", ""),
         version=config.get("SLURM_VERSION", ""),
         partition=chosen,
-        partitions=tuple(one.name for one in partitions),
+        partitions=tuple(partition.name for partition in partitions),
         account=account,
         accounts=tuple(dict.fromkeys(one.account for one in associations)),
         qos=qos,

@@ -37,7 +37,8 @@ class JobState(StrEnum):
     DEADLINE = "DEADLINE"
     PREEMPTED = "PREEMPTED"
     REVOKED = "REVOKED"
-    UNKNOWN = "UNKNOWN"  # a word of a newer Slurm
+    # A word of a newer Slurm.
+    UNKNOWN = "UNKNOWN"
 
     @property
     def waits(self) -> bool:
@@ -125,4 +126,5 @@ def told_in_log(said: bytes) -> JobState | None:
     return _WHY.get((found[-1]["why"] or b"").strip(), JobState.CANCELLED) if found else None
 
 
-LAUNCH_FAILED = 53  # as a signal: the batch script could not be started, or its output file not be opened
+# As a signal: the batch script could not be started, or its output file not be opened.
+LAUNCH_FAILED = 53

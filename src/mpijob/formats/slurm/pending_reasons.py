@@ -14,10 +14,14 @@ from typing import NamedTuple
 class Outlook(StrEnum):
     """What becomes of a job that waits for this reason."""
 
-    TURN = "turn"  # it starts by itself
-    ADMIN = "admin"  # it starts when an administrator has done something
-    USER = "user"  # it starts when its owner has done something
-    NEVER = "never"  # it does not start as it is
+    # It starts by itself.
+    TURN = "turn"
+    # It starts when an administrator has done something.
+    ADMIN = "admin"
+    # It starts when its owner has done something.
+    USER = "user"
+    # It does not start as it is.
+    NEVER = "never"
 
 
 class Pending(NamedTuple):

@@ -47,7 +47,8 @@ _NODES = (
 )
 _WIDTH = 255
 _NOT_USABLE = ("down", "drain", "fail", "maint", "unk", "inval", "reboot", "future", "power", "planned_down")
-_OURS = '{"mpijob":"'  # how the comment of a job of ours begins
+# How the comment of a job of ours begins.
+_OURS = '{"mpijob":"'
 _NONE = ("", "N/A", "None", "Unknown", "(null)", "NONE", "INVALID", "None assigned", "n/a")
 _PART = re.compile(r"(\d+)\+[1-9]\d*")
 _GPUS = re.compile(r"(?:^|,)(?:gres/|gres:)?gpu(?::(?P<kind>[^:(,=]+))?[:=](?P<count>\d+)")
@@ -122,9 +123,8 @@ class Rows(Mapping[str, Row]):
     def __init__(self, text: str = "") -> None:
         records = ((record.partition(FIELD)[0], record) for record in text.split(RECORD)[1:])
         self._raw = {number: record for number, record in records if number.isdecimal()}
-        self._parts: dict[
-            str, list[str]
-        ] = {}  # the other components of heterogeneous jobs, by the first one's number
+        # The other components of heterogeneous jobs, by the first one's number.
+        self._parts: dict[str, list[str]] = {}
         for number in [*self._raw]:
             if leader := _leader(_cell(self._raw[number])):
                 self._parts.setdefault(leader, []).append(self._raw.pop(number))
@@ -185,9 +185,8 @@ def accounted(text: str) -> Iterator[Row]:
 
     A heterogeneous job is its first component, whose number it has, with the nodes and CPUs of its last try.
     """
-    lines = (
-        line.split(FIELD) for line in text.split("\n")
-    )  # splitlines() would end lines at letters of names, too
+    # splitlines() would end lines at letters of names, too.
+    lines = (line.split(FIELD) for line in text.split("\n"))
     records = [fields for fields in lines if len(fields) >= len(_ACCOUNTING) - 1]
     parts: dict[str, dict[str, Row]] = {}
     for fields in records:
@@ -522,7 +521,8 @@ def start_estimate(text: str) -> float | None:
 
 def _moment(text: str) -> float | None:
     """Return a time of an answer that keeps to no SLURM_TIME_FORMAT; it was asked for in UTC."""
-    from datetime import UTC, datetime  # rarely needed: start-up is a feature
+    # Rarely needed: start-up is a feature.
+    from datetime import UTC, datetime
 
     if text.isdecimal():
         return _time(text)

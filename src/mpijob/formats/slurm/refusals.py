@@ -31,11 +31,13 @@ _ERROR = re.compile(
 class Refusal(Enum):
     """What a failure means."""
 
-    SILENT = _SILENT  # nobody answered: it may be asked again
+    # Nobody answered: it may be asked again.
+    SILENT = _SILENT
     UNKNOWN_JOB = _UNKNOWN_JOB
     NOT_ALLOWED = _NOT_ALLOWED
     TOO_MUCH = _TOO_MUCH
-    INVALID = re.compile("")  # whatever else is refused
+    # Whatever else is refused.
+    INVALID = re.compile("")
 
 
 def meaning(said: str) -> Refusal:

@@ -36,7 +36,7 @@ def read(lines: Iterable[bytes]) -> Reports:
         if line.startswith(_ENDS_ALL):
             ended = True
         elif match := _TASKS.match(line):
-            tasks = {int(one) for one in units.tasks(match["tasks"].decode()) or ()}
+            tasks = {int(task) for task in units.tasks(match["tasks"].decode()) or ()}
             starved |= tasks if _OOM in match["how"] else set()
             first |= set() if ended else tasks
     return Reports(frozenset(first if ended else ()), frozenset(starved))

@@ -29,7 +29,7 @@ class Events:
     """The events, by the object that they are about; what was told before `since` is of an earlier job's."""
 
     def __init__(self, events: Iterable[Mapping[str, Any]] = (), since: float = 0.0) -> None:
-        told = (_told(one) for one in events)
+        told = (_told(event) for event in events)
         self.all = sorted((one for one in told if one.time >= since), key=lambda one: one.time)
         self._by_object: dict[tuple[str, str], list[EventReport]] = {}
         for one in self.all:

@@ -63,7 +63,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def total_slots(self) -> int:
         """Number of ranks for which the workers have slots."""
-        return sum(one.number * one.slots for one in self.groups) or self.workers * self.slots
+        return sum(group.number * group.slots for group in self.groups) or self.workers * self.slots
 
 
 def of(job: Document, runtime: Document | None, jobset: Document | None) -> Kind:
@@ -93,8 +93,9 @@ def _trainjob(job: Document, runtime: Document | None, jobset: Document | None) 
         engine=TRAINER,
         name="MPIJob" if ours else "TrainJob",
         mpi=Family.OPENMPI.value if launched else "",
-        workers=sum(one.number for one in groups)
-        or (max(nodes, 2) if works else nodes),  # Trainer makes a node beside the launcher in any case
+        workers=sum(group.number for group in groups)
+        # Trainer makes a node beside the launcher in any case.
+        or (max(nodes, 2) if works else nodes),
         slots=number(trainer, "numProcPerNode") or number(mpi, "numProcPerNode") or 1,
         launched=launched,
         launcher_works=works,
@@ -114,7 +115,7 @@ def _has_launcher(job: Document, jobset: Document | None) -> bool:
 
 def _runtime_image(runtime: Document | None) -> str:
     jobs = parts(runtime, "spec", "template", "spec", "replicatedJobs")
-    by_name = {text(one, "name"): part(one, "template", "spec", "template", "spec") for one in jobs}
+    by_name = {text(job, "name"): part(job, "template", "spec", "template", "spec") for job in jobs}
     pod = by_name.get(worker_groups.NODE) or next(iter(by_name.values()), {})
     return text(container_of(pod), "image")
 
@@ -236,7 +237,8 @@ def worker_index(pod: Document) -> int:
 def _completion(pod: Document) -> int:
     found = number(labels(pod), COMPLETION_INDEX)
     index = found if found is not None else number(notes(pod), COMPLETION_INDEX) or 0
-    return index + (number(labels(pod), well_known.FIRST_LABEL) or 0)  # each group counts its own pods
+    # Each group counts its own pods.
+    return index + (number(labels(pod), well_known.FIRST_LABEL) or 0)
 
 
 def numbered(keys: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int, int], int]:

@@ -54,7 +54,9 @@ def read(workload: Mapping[str, Any]) -> WorkloadUsage:
         priority=number(workload, "spec", "priority") or 0,
         owner=_owner(workload),
         program=_program(workload),
-        workers=max((number(one, "count") or 0 for one in parts(workload, "spec", "podSets")), default=0),
+        workers=max(
+            (number(pod_set, "count") or 0 for pod_set in parts(workload, "spec", "podSets")), default=0
+        ),
         created=created,
         since=(told.since if told is not None else None) or created,
         short=kueue_workload.missing(text(known.get("QuotaReserved"), "message")),
@@ -68,17 +70,21 @@ def read(workload: Mapping[str, Any]) -> WorkloadUsage:
 def _owner(workload: Mapping[str, Any]) -> str:
     labelled = text(workload, "metadata", "labels", _JOB_UID)
     owners = parts(workload, "metadata", "ownerReferences")
-    return labelled or next((text(one, "uid") for one in owners if text(one, "uid")), "")
+    return labelled or next((text(owner, "uid") for owner in owners if text(owner, "uid")), "")
 
 
 def _program(workload: Mapping[str, Any]) -> str:
     """Return what Workloads that run the same have in common: images, commands and numbers of their pods."""
     shape = [
-        (number(one, "count"), [[container.get(key) for key in _SAID] for container in _containers(one)])
-        for one in parts(workload, "spec", "podSets")
+        (
+            number(pod_set, "count"),
+            [[container.get(key) for key in _SAID] for container in _containers(pod_set)],
+        )
+        for pod_set in parts(workload, "spec", "podSets")
     ]
     if not any(any(said) for _, containers in shape for said in containers):
-        return ""  # nobody may read it
+        # Nobody may read it.
+        return ""
     return hashlib.blake2b(json.dumps(shape, default=str).encode(), digest_size=8).hexdigest()
 
 
@@ -88,16 +94,16 @@ def _containers(pod_set: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _held(workload: Mapping[str, Any]) -> dict[str, float]:
     total: dict[str, float] = {}
-    for one in parts(workload, "status", "admission", "podSetAssignments"):
-        for name, amount in (one.get("resourceUsage") or {}).items():
+    for assignment in parts(workload, "status", "admission", "podSetAssignments"):
+        for name, amount in (assignment.get("resourceUsage") or {}).items():
             total[name] = total.get(name, 0.0) + resource_requests.number(amount)
     return total
 
 
 def _asked(workload: Mapping[str, Any]) -> dict[str, float]:
     total: dict[str, float] = {}
-    for one in parts(workload, "spec", "podSets"):
-        count = number(one, "count") or 0
-        for name, amount in resource_requests.requested(one.get("template") or {}).items():
+    for pod_set in parts(workload, "spec", "podSets"):
+        count = number(pod_set, "count") or 0
+        for name, amount in resource_requests.requested(pod_set.get("template") or {}).items():
             total[name] = total.get(name, 0.0) + count * amount
     return total

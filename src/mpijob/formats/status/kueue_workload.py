@@ -75,9 +75,8 @@ def read(
     since = moment(known.get("Requeued"), "lastTransitionTime") or moment(
         workload, "metadata", "creationTimestamp"
     )
-    if holds(known.get("Admitted")) and not holds(
-        known.get("Evicted")
-    ):  # while it is evicted, it is still both
+    # While it is evicted, it is still both.
+    if holds(known.get("Admitted")) and not holds(known.get("Evicted")):
         at = moment(known["Admitted"], "lastTransitionTime")
         return Queueing(name=name, admitted=True, since=since, admitted_at=at)
     hold, sentence = _hold(workload, known, name)
@@ -112,7 +111,9 @@ def _deactivated(known: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _checks(workload: Workload) -> str:
-    waiting = [one for one in parts(workload, "status", "admissionChecks") if text(one, "state") != "Ready"]
+    waiting = [
+        check for check in parts(workload, "status", "admissionChecks") if text(check, "state") != "Ready"
+    ]
     names = in_words([text(one, "name") for one in waiting])
     said = next((text(one, "message") for one in waiting if text(one, "message")), "")
     return f"Quota is reserved, waiting for {names or 'admission'}" + (f": {shortened(said)}" if said else "")
@@ -138,9 +139,8 @@ def _waits(workload: Workload, said: str, name: str) -> tuple[WaitKind, str]:
         return WaitKind.MISSING, f"Queue {name} does not serve this namespace"
     if needs:
         return WaitKind.WAITING, _waiting(needs, said, name)
-    if (
-        not said or "Workload" in said
-    ):  # "Workload no longer fits after processing another workload" and the like
+    # "Workload no longer fits after processing another workload" and the like.
+    if not said or "Workload" in said:
         return WaitKind.WAITING, f"Waiting for its turn in queue {name}"
     return WaitKind.WAITING, f"Waiting in queue {name}: {shortened(said)}"
 
@@ -198,12 +198,12 @@ def _too_large(workload: Workload, never: re.Match[str]) -> str:
 
 def _requests(workload: Workload, resource: str) -> Iterator[float]:
     """Yield what each pod set asks for: what the job needs in all, not only up to the set that did not fit."""
-    for one in parts(workload, "spec", "podSets"):
+    for pod_set in parts(workload, "spec", "podSets"):
         asked = (
             text(container, "resources", "requests", resource)
-            for container in parts(one, "template", "spec", "containers")
+            for container in parts(pod_set, "template", "spec", "containers")
         )
-        yield (number(one, "count") or 0) * sum(
+        yield (number(pod_set, "count") or 0) * sum(
             value for each in asked if (value := _value(each or "0")) < 1e30
         )
 

@@ -55,9 +55,8 @@ def speech(job: Mapping[str, Any]) -> tuple[Family, bool]:
     words = [well_known.plain(str(word)) for word in args]
     if well_known.SHIM not in words:
         return family, False
-    behind = words[
-        len(words) - words[::-1].index(well_known.SHIM) :
-    ]  # a command that is itself a launcher is untagged
+    # A command that is itself a launcher is untagged.
+    behind = words[len(words) - words[::-1].index(well_known.SHIM) :]
     return family, not (behind[:1] == ["true"] and (own_launcher(tuple(behind[1:])) or is_elastic(job)))
 
 
@@ -73,7 +72,7 @@ def planned(job: Mapping[str, Any]) -> int | None:
 
 def _launcher_variables(job: Mapping[str, Any]) -> dict[str, str]:
     pod = part(job_conditions.replica_specs(job).get("launcher"), "template", "spec")
-    return {text(one, "name"): text(one, "value") for one in parts(container_of(pod), "env")}
+    return {text(variable, "name"): text(variable, "value") for variable in parts(container_of(pod), "env")}
 
 
 def read(log: str, family: Family, layout: Layout, *, tagged: bool = True) -> Census:

@@ -62,7 +62,7 @@ def time_of(stamp: str) -> float | None:
 
 def conditions(document: Any) -> dict[str, Mapped]:
     """Return an object's conditions by type."""
-    return {text(one, "type"): one for one in parts(document, "status", "conditions")}
+    return {text(condition, "type"): condition for condition in parts(document, "status", "conditions")}
 
 
 def holds(condition: Mapped | None) -> bool:

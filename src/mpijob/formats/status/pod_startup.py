@@ -16,7 +16,8 @@ from mpijob.model.platform.cluster_observation import Obstacle, StartupProblem
 
 Pod = Mapping[str, Any]
 _PULL_TROUBLE = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ErrImageNeverPull")
-_FIRST_TRY = "failed to sync"  # the kubelet has not fetched a new object yet; it tries again in a second
+# The kubelet has not fetched a new object yet; it tries again in a second.
+_FIRST_TRY = "failed to sync"
 _MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 _PULL_NEWS = ("Pulling", "Pulled", "Failed", "Created", "Started")
 _DENIED = re.compile(r"(?i)unauthorized|denied|forbidden|authorization failed|no basic auth|\b40[13]\b")
@@ -156,7 +157,12 @@ def from_mount(message: str, since: float | None) -> Obstacle | None:
 
 def _plain(pod: Pod, since: float | None) -> Obstacle:
     running = next(
-        (one for one in parts(pod, "status", "initContainerStatuses") if part(one, "state", "running")), None
+        (
+            status
+            for status in parts(pod, "status", "initContainerStatuses")
+            if part(status, "state", "running")
+        ),
+        None,
     )
     if running is not None:
         return Obstacle(hurdle=StartupProblem.PREPARING, text="Preparing the pod", since=since)

@@ -67,7 +67,8 @@ class _View:
         if done := part(self.status, "state", "terminated"):
             return done
         ends = (
-            part(one, "state", "terminated") for one in parts(self.pod, "status", "initContainerStatuses")
+            part(status, "state", "terminated")
+            for status in parts(self.pod, "status", "initContainerStatuses")
         )
         failed = next((end for end in ends if end and number(end, "exitCode")), None)
         return failed or part(self.status, "lastState", "terminated")
@@ -137,7 +138,8 @@ def _obstacle(view: _View, told: Iterable[EventReport]) -> Obstacle | None:
             hurdle=StartupProblem.RESTARTING, text=how, since=moment(view.terminated, "finishedAt")
         )
     if view.stage is Stage.PREPARING:
-        from mpijob.formats.status import pod_startup  # only for pods that wait: start-up is a feature
+        # Only for pods that wait: start-up is a feature.
+        from mpijob.formats.status import pod_startup
 
         return pod_startup.obstacle(view.pod, told)
     if view.stage is not Stage.WAITING:
@@ -238,13 +240,13 @@ def _cores(resources: Mapping[str, Any]) -> float | None:
 def newest(members: Iterable[Member]) -> tuple[Member, ...]:
     """Return one member a place: of several pods the one made last, with the others as its restarts."""
     places: dict[tuple[Role, int], list[Member]] = {}
-    for one in members:
-        places.setdefault((one.role, one.index), []).append(one)
+    for member in members:
+        places.setdefault((member.role, member.index), []).append(member)
     last = [_last(pods) for pods in places.values()]
     return tuple(sorted(last, key=lambda one: (one.role is not Role.LAUNCHER, one.index)))
 
 
 def _last(pods: list[Member]) -> Member:
     newest = max(reversed(pods), key=lambda one: one.created or 0.0)
-    earlier = sum(one.restarts + 1 for one in pods if one is not newest)
+    earlier = sum(pod.restarts + 1 for pod in pods if pod is not newest)
     return msgspec.structs.replace(newest, restarts=newest.restarts + earlier) if earlier else newest

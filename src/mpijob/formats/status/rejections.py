@@ -20,16 +20,16 @@ _OF_THE_JOB = frozenset(
 _OF_PARTS = frozenset(
     {"FailedCreate", "JobCreationFailed", "HeadlessServiceCreationFailed", "PVCCreationFailed"}
 )
-_WORKER = re.compile(
-    r"-([a-z][-a-z0-9]{0,30}?)-(?:0-)?(\d{1,6})(?:-[a-z0-9]{5})?"
-)  # a pod's name behind its job's
+# A pod's name behind its job's.
+_WORKER = re.compile(r"-([a-z][-a-z0-9]{0,30}?)-(?:0-)?(\d{1,6})(?:-[a-z0-9]{5})?")
 _LAUNCHER = re.compile(r"-launcher(?:-0-0)?-[a-z0-9]{5}")
 _QUOTA = re.compile(r"exceeded quota")
 _POLICY = re.compile(r"violates PodSecurity|security context constraint|pod security")
 _INVALID = re.compile(
     r"(?i)is invalid|invalid value|denied the request|validation error|not supported|unsupported"
 )
-_LAG = re.compile(r"denied the request.* not found")  # a webhook that has not heard yet of what was just made
+# A webhook that has not heard yet of what was just made.
+_LAG = re.compile(r"denied the request.* not found")
 _WRAPPED = re.compile(
     r"^(?:TrainJob resources reconciliation failed: |Error creating: |Found validation errors: )+"
 )
@@ -72,8 +72,8 @@ def _refusal(one: EventReport) -> Refusal:
 def before_start(events: Events, name: str) -> Obstacle | None:
     """Return what pods that are gone said they were waiting for, the last of it; not of those that started."""
     of_pods = [one for one in events.all if one.kind == "Pod" and one.name.startswith(f"{name}-")]
-    started = {one.name: one.time for one in of_pods if one.reason == "Started"}
-    told = (one for one in reversed(of_pods) if one.warning and one.reason in _BEFORE_START)
+    started = {pod.name: pod.time for pod in of_pods if pod.reason == "Started"}
+    told = (pod for pod in reversed(of_pods) if pod.warning and pod.reason in _BEFORE_START)
     found = (_told_before(one) for one in told if one.time >= started.get(one.name, 0.0))
     return next((one for one in found if one is not None), None)
 
@@ -101,7 +101,8 @@ def departed(
         index = firsts[match[1]] + int(match[2]) if match and match[1] in firsts else -1
         if index >= 0 and index not in known:
             known_better = index in last and (last[index].reason != "Killing" or one.reason == "Killing")
-            if not known_better:  # "Killing" only says that something ends it
+            # "Killing" only says that something ends it.
+            if not known_better:
                 last[index] = one
     for index, one in sorted(last.items()):
         yield _gone(index, one)

@@ -45,7 +45,8 @@ from mpijob.model.spec.enums import PRIORITIES
 from mpijob.model.status.forecast import Forecast
 
 Document = Mapping[str, Any]
-_SKEW_SECONDS = 2.0  # an engine's clock and the API server's may differ by as much
+# An engine's clock and the API server's may differ by as much.
+_SKEW_SECONDS = 2.0
 
 
 class Objects(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +106,7 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
     )
     members = _members(seen.pods if kind.suspended else _of_this_start(job, seen.pods), kind, events)
     if silent := str(notes(job).get(well_known.SILENT_NODES_ANNOTATION, "")):
-        members = tuple(_on_silent(one, silent.split(",")) for one in members)
+        members = tuple(_on_silent(member, silent.split(",")) for member in members)
     queue = _queue(seen)
     name, counted = text(job, "metadata", "name"), ours and rest.census
     about = _about(seen, kind, rest, ours)
@@ -127,7 +128,7 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
         whole=seen_all,
         shown=kind.shown,
         slots=kind.slots,
-        groups=tuple(one.group for one in kind.groups for _ in range(one.number)),
+        groups=tuple(group.group for group in kind.groups for _ in range(group.number)),
         fewest=rest.elastic.min_workers if ours and rest.elastic is not None else None,
         suspended=kind.suspended,
         resuming=not kind.suspended and holds(conditions(job).get("Suspended")),
@@ -155,14 +156,16 @@ def _queue(seen: Objects) -> Queueing | None:
     label = str(labels(seen.job).get(well_known.QUEUE_LABEL, ""))
     if seen.workload is None and not label:
         return None
-    from mpijob.formats.status import kueue_workload  # only for jobs with a queue: start-up is a feature
+    # Only for jobs with a queue: start-up is a feature.
+    from mpijob.formats.status import kueue_workload
 
     reached = seen.reached or text(seen.job, "metadata", "annotations", well_known.REACHED_ANNOTATION)
     return kueue_workload.read(seen.workload, label, seen.position, seen.taker, reached)
 
 
 def _refusal(job: Document, events: Events) -> Refusal | None:
-    from mpijob.formats.status import rejections  # only where there are events: start-up is a feature
+    # Only where there are events: start-up is a feature.
+    from mpijob.formats.status import rejections
 
     name, uid = text(job, "metadata", "name"), text(job, "metadata", "uid")
     return rejections.refusal(events, text(job, "kind"), name, uid)
@@ -201,7 +204,8 @@ def _after(job: Document) -> tuple[str, ...]:
     if not notes(job).get(well_known.AFTER_ANNOTATION):
         return ()
     from mpijob.formats.kubernetes.metadata import (
-        controller_notes,  # few jobs wait for others: start-up is a feature
+        # Few jobs wait for others: start-up is a feature.
+        controller_notes,
     )
 
     note = controller_notes.read(job)
@@ -226,9 +230,10 @@ def _by_jobs(jobs: Sequence[Document], name: str, ours: bool) -> Verdict | None:
     """Return the end of one of the job's batch Jobs: of ours each is tried once, so its end is the end."""
     launchers = (f"{name}-launcher", f"{name}-launcher-0")
     for job in jobs if ours else ():
+        # The latter are said first, and its pods may be gone by the time of the former.
         found = job_conditions.ending(job, "Complete", "Failed") or job_conditions.ending(
             job, "SuccessCriteriaMet", "FailureTarget"
-        )  # the latter are said first, and its pods may be gone by the time of the former
+        )
         if found is not None and (not found.good or text(job, "metadata", "name") in launchers):
             return found
     return None
@@ -251,7 +256,7 @@ def _by_queue(workload: Document | None, queue: Queueing | None) -> Verdict | No
 def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
     job, mine = seen.job, {str(key): str(value) for key, value in labels(seen.job).items()}
     told = from_labels(mine)
-    ranks = sum(one.ranks for one in rest.programs) or rest.ranks
+    ranks = sum(program.ranks for program in rest.programs) or rest.ranks
     return JobState(
         ref=ref(job),
         phase=Phase.PENDING,
@@ -278,7 +283,8 @@ def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
 def _estimated(job: Document) -> Forecast | None:
     if well_known.ESTIMATE_ANNOTATION not in notes(job):
         return None
-    from mpijob.formats.kubernetes.metadata import controller_notes  # only of jobs that were to wait
+    # Only of jobs that were to wait.
+    from mpijob.formats.kubernetes.metadata import controller_notes
 
     return controller_notes.estimated(job)
 
@@ -313,7 +319,8 @@ def _members(pods: Sequence[Document], kind: Kind, events: Events) -> tuple[Memb
     for pod, (role, key) in placed:
         index = numbers[key] + shift if role is Role.WORKER else 0
         found.append(pod_status.member(pod, role, index, events))
-        if role is Role.LAUNCHER and kind.launcher_works:  # it runs ranks, too: worker 0
+        # It runs ranks, too: worker 0.
+        if role is Role.LAUNCHER and kind.launcher_works:
             found.append(pod_status.member(pod, Role.WORKER, 0, events))
     return pod_status.newest(found)
 
@@ -333,10 +340,10 @@ def _departed(members: Sequence[Member], events: Events, name: str, kind: Kind) 
     """Yield the workers that went after the launcher was made; before it, they were of an earlier start."""
     from mpijob.formats.status import rejections
 
-    launcher = next((one for one in members if one.role is Role.LAUNCHER), None)
-    present = [one.index for one in members if one.role is Role.WORKER]
+    launcher = next((member for member in members if member.role is Role.LAUNCHER), None)
+    present = [member.index for member in members if member.role is Role.WORKER]
     if launcher is not None and launcher.created is not None:
-        firsts = {one.replicated_job: one.first for one in kind.groups}
+        firsts = {group.replicated_job: group.first for group in kind.groups}
         firsts = firsts or dict.fromkeys(("node", "worker"), _shift(kind))
         yield from rejections.departed(events, name, present, since=launcher.created, firsts=firsts)
 
@@ -347,7 +354,7 @@ def _departed_launcher(
     """Yield the launcher of a job that failed, where its pod was removed while it ran."""
     from mpijob.formats.status import rejections
 
-    if not any(one.role is Role.LAUNCHER for one in members):
+    if not any(member.role is Role.LAUNCHER for member in members):
         yield from rejections.departed_launcher(events, name, since=began or 0.0)
 
 
@@ -359,7 +366,11 @@ def _fronts(pods: Sequence[Document], kind: Kind) -> list[Document]:
 
 def _in_order(container: Document) -> bool:
     """Whether our launcher was told that every worker is ready before it starts."""
-    found = (text(one, "value") for one in parts(container, "env") if text(one, "name") == "MPIJOB_ORDER")
+    found = (
+        text(variable, "value")
+        for variable in parts(container, "env")
+        if text(variable, "name") == "MPIJOB_ORDER"
+    )
     return next(found, "") == well_known.Order.READY.value
 
 
@@ -389,17 +400,20 @@ def _latest_round(pods: Sequence[Document]) -> list[Document]:
 def _census(job: Document, log: str | None, members: Sequence[Member], kind: Kind, about: JobState) -> Census:
     if log is None:
         return Census()
-    from mpijob.formats.status import launcher_census  # only where a log was read: start-up is a feature
+    # Only where a log was read: start-up is a feature.
+    from mpijob.formats.status import launcher_census
 
-    workers = [one for one in members if one.role is Role.WORKER]
-    hosts = {one.host.partition(".")[0]: one.index for one in workers}
-    gpus = {one.index: one.gpus for one in workers}
+    workers = [member for member in members if member.role is Role.WORKER]
+    hosts = {worker.host.partition(".")[0]: worker.index for worker in workers}
+    gpus = {worker.index: worker.gpus for worker in workers}
     own = {}
-    for group in kind.groups:  # a worker that has ended may have no pod
+    # A worker that has ended may have no pod.
+    for group in kind.groups:
         for index, host in enumerate(group.hosts(text(job, "metadata", "name")), start=group.first):
             hosts.setdefault(host, index)
             own[index] = (group.slots, gpus.get(index, 0))
     family, tagged = launcher_census.speech(job)
-    planned = launcher_census.planned(job) or about.world  # an elastic job may have been scaled since
+    # An elastic job may have been scaled since.
+    planned = launcher_census.planned(job) or about.world
     layout = launcher_census.Layout(hosts, planned, kind.slots, max(gpus.values(), default=0), own)
     return launcher_census.read(log, family, layout, tagged=tagged)

@@ -17,7 +17,8 @@ from mpijob.model.platform.governance import NamespaceLimits
 from mpijob.model.spec.job import MPIJob
 from mpijob.model.spec.network import Destination
 
-MOST_SECRETS = 32  # and as many ConfigMaps: more would take longer to look at than an API server waits
+# And as many ConfigMaps: more would take longer to look at than an API server waits.
+MOST_SECRETS = 32
 MOST_ACCOUNTS = 8
 
 

@@ -20,9 +20,12 @@ MAX_WORKERS = 10_000
 class Stage(StrEnum):
     """How far one launcher or worker has come."""
 
-    WAITING = "waiting"  # it has no place yet
-    PREPARING = "preparing"  # it has a place: image, volumes, preparation
-    STARTED = "started"  # its program runs and is not ready yet
+    # It has no place yet.
+    WAITING = "waiting"
+    # It has a place: image, volumes, preparation.
+    PREPARING = "preparing"
+    # Its program runs and is not ready yet.
+    STARTED = "started"
     READY = "ready"
     ENDED = "ended"
 
@@ -246,7 +249,7 @@ class ClusterObservation(Seen, frozen=True):
     @property
     def launcher(self) -> Member | None:
         """The launcher, where there is one."""
-        return next((one for one in self.members if one.role is Role.LAUNCHER), None)
+        return next((member for member in self.members if member.role is Role.LAUNCHER), None)
 
     def group_of(self, worker: int) -> str:
         """Return the group of a worker, "" for none."""
@@ -255,4 +258,4 @@ class ClusterObservation(Seen, frozen=True):
     @property
     def workers(self) -> tuple[Member, ...]:
         """The workers, by their number."""
-        return tuple(one for one in self.members if one.role is Role.WORKER)
+        return tuple(member for member in self.members if member.role is Role.WORKER)

@@ -19,7 +19,8 @@ from mpijob import codec
 GROUP = "mpijob.dev"
 VERSION = "v1alpha1"
 API = f"{GROUP}/{VERSION}"
-SINGLETON = "default"  # the one name that a platform may have
+# The one name that a platform may have.
+SINGLETON = "default"
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]

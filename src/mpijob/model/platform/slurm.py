@@ -148,7 +148,7 @@ def layout(job: MPIJob, nodes: tuple[NodeRoom, ...]) -> Layout:
     >>> layout(job, (NodeRoom(name="n1", cpus=8, memory_mib=8192),) * 4).workers_per_node
     2
     """
-    able = [one for one in nodes if one.usable] or list(nodes)
+    able = [node for node in nodes if node.usable] or list(nodes)
     each = 1
     if able and len(able) < job.workers and job.elastic is None and job.mpi is not Family.CUSTOM:
         wanted = math.ceil(job.workers / len(able))
@@ -165,7 +165,7 @@ def layouts(job: MPIJob, nodes: tuple[NodeRoom, ...]) -> tuple[Layout, ...]:
     parts = [part.job for part in job.parts]
     if len(parts) == 1:
         return (layout(job, nodes),)
-    able = [one for one in nodes if one.usable] or list(nodes)
+    able = [node for node in nodes if node.usable] or list(nodes)
     each = _shared_out([part.workers for part in parts], len(able))
     shared = tuple(_with(part, count) for part, count in zip(parts, each, strict=True))
     fits = all(sum(_holds(node, one) for node in able) >= one.nodes for one in shared)

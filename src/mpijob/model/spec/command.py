@@ -32,15 +32,16 @@ _KINDS = {
     "horovodrun": "horovodrun",
     "deepspeed": "deepspeed",
 }
-BATCH_LAUNCHERS = frozenset(
-    {"srun", "aprun", "jsrun", "ibrun", "prun"}
-)  # launchers that belong to a batch system
+# Launchers that belong to a batch system.
+BATCH_LAUNCHERS = frozenset({"srun", "aprun", "jsrun", "ibrun", "prun"})
+# The job's own lists of its workers.
 JOB_HOSTS = (
     "/etc/mpi/hostfile",
     "$MPIJOB_HOSTS_FILE",
     "${MPIJOB_HOSTS_FILE}",
-)  # the job's own lists of its workers
-SCRIPT = "script"  # the kind of a script, whose steps start the ranks
+)
+# The kind of a script, whose steps start the ranks.
+SCRIPT = "script"
 _FAMILIES = {"openmpi": ("openmpi",), "hydra": ("mpich", "intel")}
 _WRAPPERS: dict[str, frozenset[str]] = {
     "env": frozenset({"-u", "--unset", "-C", "--chdir"}),
@@ -62,7 +63,8 @@ _WRAPPERS: dict[str, frozenset[str]] = {
     "unbuffer": frozenset(),
     "command": frozenset(),
 }
-_OPERANDS = {"timeout": 1, "taskset": 1, "chrt": 1}  # words that stand before the command: a duration, cores
+# Words that stand before the command: a duration, cores.
+_OPERANDS = {"timeout": 1, "taskset": 1, "chrt": 1}
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _SHELL_END = re.compile(r"[;&|()<>\n]+")
@@ -211,6 +213,7 @@ def shell_commands(text: str) -> Iterator[tuple[str, ...]]:
             elif not comment and (found or word not in _RESERVED):
                 found.append(word)
     except ValueError:
-        return  # a quote that does not end
+        # A quote that does not end.
+        return
     if found:
         yield tuple(found)

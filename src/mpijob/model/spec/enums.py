@@ -24,12 +24,14 @@ BIND_TO = {
     "mpich": ("none", *PLACES, "rr", "user"),
     "intel": ("none", *PLACES, "rr", "user"),
 }
+# And its usual device.
 FABRICS = {
     "infiniband": "rdma/hca",
     "roce": "rdma/roce",
     "efa": "vpc.amazonaws.com/efa",
-}  # and its usual device
-FABRIC_DEVICES = ("rdma/", "vpc.amazonaws.com/efa")  # how the names of such devices begin
+}
+# How the names of such devices begin.
+FABRIC_DEVICES = ("rdma/", "vpc.amazonaws.com/efa")
 HUGE_PAGES = "hugepages-2Mi"
 PRESETS = (*FABRICS, "tcp", "nccl", "cpu-pinning", "huge-pages")
 # for which a failed job is tried again, beside codes of findings; `observation/state/retry_cause` knows them
@@ -57,7 +59,8 @@ _WIDEST_NUMBER_BITS = 256
 
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return the known word that is nearest to a wrong one, or "" when none is near; `cutoff` is how near, up to 1."""
-    import difflib  # only for a word that is wrong: start-up is a feature
+    # Only for a word that is wrong: start-up is a feature.
+    import difflib
 
     choices = {choice.lower(): choice for choice in known}
     close = difflib.get_close_matches(word[:_SHOWN].lower(), choices, n=1, cutoff=cutoff)

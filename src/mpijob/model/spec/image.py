@@ -16,7 +16,8 @@ from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model.spec.job import Family
 
 HUB = "docker.io"
-_HUB_HOST = "registry-1.docker.io"  # where the hub's registry answers
+# Where the hub's registry answers.
+_HUB_HOST = "registry-1.docker.io"
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
     rf"(?:(?P<host>[A-Za-z0-9.-]+(?::\d{{1,5}})?|\[[0-9a-fA-F:]+\](?::\d{{1,5}})?)/)?(?P<path>{_PART}(?:/{_PART})*)"
@@ -223,7 +224,7 @@ class ImageReport(Known, frozen=True):
     @classmethod
     def of(cls, image: Image, findings: tuple[Finding, ...]) -> ImageReport:
         """Return the report; the worst finding decides the verdict."""
-        worst = {one.severity for one in findings}
+        worst = {finding.severity for finding in findings}
         if Severity.ERROR in worst:
             return cls(image=image, verdict=Verdict.BROKEN, findings=findings)
         verdict = Verdict.DOUBTFUL if Severity.WARNING in worst else Verdict.READY

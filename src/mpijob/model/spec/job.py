@@ -511,7 +511,10 @@ class MPIJob(Value, frozen=True, kw_only=True):
     @property
     def words(self) -> tuple[str, ...]:
         """The words of all its programs."""
-        return (*self.argv, *(word for one in self.programs for word in (*one.command, *one.args)))
+        return (
+            *self.argv,
+            *(word for program in self.programs for word in (*program.command, *program.args)),
+        )
 
 
 class Part(NamedTuple):

@@ -78,7 +78,8 @@ def _covers(word: str, wanted: Destination, home: str) -> bool:
     try:
         allowed = destination(word, home)
     except ValueError:
-        return False  # a word that names no place allows none
+        # A word that names no place allows none.
+        return False
     if allowed is None or allowed.where is not wanted.where or allowed.port not in (None, wanted.port):
         return False
     if wanted.where is not Where.BLOCK:
@@ -107,7 +108,8 @@ def of_variables(variables: Iterable[str], home: str) -> Iterator[Destination]:
         try:
             found = destination(value, home)
         except ValueError:
-            continue  # a text that only begins like an address
+            # A text that only begins like an address.
+            continue
         if found is not None:
             yield found
 
@@ -128,7 +130,8 @@ def _parts(word: str) -> tuple[str, int | None]:
         host, _, rest = word[1:].partition("]")
         return host, _number(rest.removeprefix(":")) if rest else None
     if word.count(":") > 1:
-        return word, None  # IPv6 without brackets
+        # IPv6 without brackets.
+        return word, None
     host, colon, port = word.partition(":")
     return host, _number(port) if colon else None
 

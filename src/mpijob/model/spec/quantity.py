@@ -23,9 +23,12 @@ _FACTORS = {
 } | {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)}
 _NUMBER = r"(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})"
 _QUANTITY = rf"\+?(?:({_NUMBER}[eE][+-]?[0-9]{{1,2}})|({_NUMBER})([numkMGTPE]|[KMGTPE]i)?)"
-MOST = 1e24  # Kubernetes, too, counts what is larger as the largest
-NONE = "none"  # in place of an amount: nothing is requested, and nothing limited
-UNLIMITED_CORES = 1e6  # more than any machine has, and still a quota that a cgroup takes
+# Kubernetes, too, counts what is larger as the largest.
+MOST = 1e24
+# In place of an amount: nothing is requested, and nothing limited.
+NONE = "none"
+# More than any machine has, and still a quota that a cgroup takes.
+UNLIMITED_CORES = 1e6
 UNLIMITED_BYTES = 1 << 62
 
 Amount = str | int | float
@@ -69,4 +72,5 @@ def ranks_on(ranks: int, workers: int) -> str:
 
 def as_count(number: float) -> str:
     """Return a count of cores or devices without idle digits: `2`, `0.5`."""
-    return f"{round(number, 6) + 0.0:.6g}"  # what is left of sums that cancel out is nothing
+    # What is left of sums that cancel out is nothing.
+    return f"{round(number, 6) + 0.0:.6g}"

@@ -13,8 +13,10 @@ import re
 from mpijob.model.status.level import Level
 
 _LOOKED_AT_BYTES = 240
-_MOST_WORDS = 14  # of a line's beginning that are looked at: time, place, name, level
-_NAMES_BEFORE = 3  # words between a time stamp and the level: host, logger, thread
+# Of a line's beginning that are looked at: time, place, name, level.
+_MOST_WORDS = 14
+# Words between a time stamp and the level: host, logger, thread.
+_NAMES_BEFORE = 3
 
 _WORDS = {
     "TRACE": Level.TRACE, "VERBOSE": Level.TRACE, "FINE": Level.DEBUG,
@@ -38,9 +40,12 @@ _LETTERS = {
 
 _TORCH = re.compile(rb"\[rank\d{1,6}\]: ?")
 _LETTERED = re.compile(
-    rb"\[?(?:([TVDIWEFC])(?:\d{4}|\d{8}) \d\d:\d\d:\d\d"  # glog, klog, abseil, PyTorch
-    rb"|([VDIWEFC]) [\w./+-]{1,80}:\d+\]"  # [W socket.cpp:558]
-    rb"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\. ?\d{1,9}: ([TVDIWEFC]) )"  # TensorFlow, Horovod
+    # Glog, klog, abseil, PyTorch.
+    rb"\[?(?:([TVDIWEFC])(?:\d{4}|\d{8}) \d\d:\d\d:\d\d"
+    # [W socket.cpp:558].
+    rb"|([VDIWEFC]) [\w./+-]{1,80}:\d+\]"
+    # TensorFlow, Horovod.
+    rb"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\. ?\d{1,9}: ([TVDIWEFC]) )"
 )
 _NCCL = re.compile(rb"(?:\[\d+\] |\d )(?:[\w./-]{1,60}:\d+ )?NCCL (TRACE|INFO|WARN|ERROR)\b")
 _NAMED = re.compile(

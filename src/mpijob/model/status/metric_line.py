@@ -36,7 +36,8 @@ def report(*, step: SupportsFloat | None = None, **values: SupportsFloat) -> Non
     """
     told = {} if step is None else {"step": step}
     numbers = {name: _number(name, value) for name, value in {**told, **values}.items()}
-    with contextlib.suppress(OSError, ValueError):  # whoever listened is gone: no reason to end a training
+    # Whoever listened is gone: no reason to end a training.
+    with contextlib.suppress(OSError, ValueError):
         sys.stdout.write(f"{WORD} {json.dumps(numbers)}\n")
         sys.stdout.flush()
 
@@ -45,6 +46,7 @@ def _number(name: str, value: SupportsFloat) -> float | int:
     if isinstance(value, int):
         return int(value)
     try:
-        return float(value)  # of numpy, torch and their like too
+        # Of numpy, torch and their like too.
+        return float(value)
     except (TypeError, ValueError):
         raise TypeError(f"mpijob.report takes numbers, and {name} is a {type(value).__name__}") from None

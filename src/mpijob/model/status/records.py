@@ -32,18 +32,25 @@ class Role(StrEnum):
     RANK = "rank"
 
 
-PROGRAM = (Role.LAUNCHER, Role.RANK)  # who speaks for the program; a worker itself tells of its connections
+# Who speaks for the program; a worker itself tells of its connections.
+PROGRAM = (Role.LAUNCHER, Role.RANK)
 
 
 class Mark(StrEnum):
     """What is special about a line: why it is shown, or what is missing."""
 
-    MATCH = "match"  # it holds what was looked for
-    CONTEXT = "context"  # it stands beside a line that was wanted
-    APART = "apart"  # lines between it and the one before were left out
-    GAP = "gap"  # said by mpijob: output may be missing here
-    CUT = "cut"  # its end was left out, because it is too long
-    OPEN = "open"  # the stream ended behind it without a newline
+    # It holds what was looked for.
+    MATCH = "match"
+    # It stands beside a line that was wanted.
+    CONTEXT = "context"
+    # Lines between it and the one before were left out.
+    APART = "apart"
+    # Said by mpijob: output may be missing here.
+    GAP = "gap"
+    # Its end was left out, because it is too long.
+    CUT = "cut"
+    # The stream ended behind it without a newline.
+    OPEN = "open"
 
 
 class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,7 +82,8 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def level(self) -> Level | None:
         """How serious the program says that it is, if it says so in a form that is known."""
-        from mpijob.model.status import log_level  # patterns: only for those who ask
+        # Patterns: only for those who ask.
+        from mpijob.model.status import log_level
 
         return log_level.find(self.text)
 

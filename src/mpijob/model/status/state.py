@@ -125,11 +125,16 @@ class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
 class LauncherPhase(StrEnum):
     """How far a launcher has come."""
 
-    PENDING = "Pending"  # it has no place yet, or waits for its workers
-    SCHEDULED = "Scheduled"  # it has its node; its image, its volumes or its workers are being prepared
-    STARTING = "Starting"  # its process runs and looks for the workers
-    READY = "Ready"  # every worker has answered it; the ranks are being started and counted
-    RUNNING = "Running"  # the job's command runs
+    # It has no place yet, or waits for its workers.
+    PENDING = "Pending"
+    # It has its node; its image, its volumes or its workers are being prepared.
+    SCHEDULED = "Scheduled"
+    # Its process runs and looks for the workers.
+    STARTING = "Starting"
+    # Every worker has answered it; the ranks are being started and counted.
+    READY = "Ready"
+    # The job's command runs.
+    RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     CANCELLED = "Cancelled"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-FIRST = "FIRST"  # stands for the job that is waited for, whose name nobody knows here
+# Stands for the job that is waited for, whose name nobody knows here.
+FIRST = "FIRST"
 _NAMED = "FIRST is the name of the job to wait for; to wait for an array: mpijob wait -l mpijob/array=FIRST"
 _KIND = re.compile(r"(?<![\w${])(after\w*?|before\w*?|singleton|on)(?:array)?(?!\w)")
 _OF_SUCCESS = ("afterok", "aftercorr")

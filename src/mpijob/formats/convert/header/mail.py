@@ -48,14 +48,14 @@ def finish(request: Request, words: Mapping[str, str]) -> None:
             request.notes.dropped(field, value, "no mail address is given", NO_ADDRESS)
     request.notes.line = 0
     if addresses and moments:
-        request.fields["notify"] = tuple(one.replace(on=moments) for one in addresses)
+        request.fields["notify"] = tuple(address.replace(on=moments) for address in addresses)
 
 
 def _moments(request: Request, words: Mapping[str, str]) -> tuple[str, ...]:
     """Return the moments in our words; `ended` holds every end, so `failed` beside it would be a second mail."""
     text = request.mail["on"][1]
     parts = list(text) if words is PBS else [one.strip().upper() for one in text.split(",")]
-    asked = {*words.values()} if "ALL" in parts else {words[one] for one in parts if one in words}
+    asked = {*words.values()} if "ALL" in parts else {words[part] for part in parts if part in words}
     if "ended" in asked:
         asked.discard("failed")
     return tuple(one for one in NOTICES if one in asked)

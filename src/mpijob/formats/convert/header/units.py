@@ -7,7 +7,8 @@ import re
 _SIZE = re.compile(r"(\d{1,12})(?:\.\d+)?\s*([kmgtp]?)(i?b?|w)", re.IGNORECASE)
 _HOSTS = re.compile(r"([^\[\],]+)(?:\[([^\]]*)\])?([^\[\],]*)")
 _UNITS = {"k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti", "p": "Pi"}
-MOST_TASKS = 1000  # as many as an array may have here
+# As many as an array may have here.
+MOST_TASKS = 1000
 _MOST_HOSTS = 1000
 
 

@@ -72,7 +72,7 @@ def _field(holder: Mapping[str, Any], key: str, item: Any, path: str, ours: bool
 
 
 def _containers(pod: Mapping[str, Any], items: list[Any], path: str, ours: bool) -> Iterator[Leaf]:
-    main = container_of(pod) if all(isinstance(one, Mapping) for one in items) and items else None
+    main = container_of(pod) if all(isinstance(item, Mapping) for item in items) and items else None
     if ours and main is not None and main.get("name") != CONTAINER:
         main = None
     for at, one in enumerate(items):
@@ -88,5 +88,8 @@ def _containers(pod: Mapping[str, Any], items: list[Any], path: str, ours: bool)
 def paths(documents: tuple[Mapping[str, Any], ...], kind: str) -> frozenset[str]:
     """Return where the documents of a kind have fields."""
     return frozenset(
-        leaf.path for one in documents if one.get("kind") == kind for leaf in leaves(one, ours=True)
+        leaf.path
+        for document in documents
+        if document.get("kind") == kind
+        for leaf in leaves(document, ours=True)
     )

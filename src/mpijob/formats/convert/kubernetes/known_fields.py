@@ -62,7 +62,8 @@ _MPIJOB = {
     rf"{_REPLICA}\.template\.(\w+)": listed("metadata spec"),
 }
 _TRAINJOB = {
-    r"spec\.(\w+)": listed(  # labels, annotations and podTemplateOverrides are those of Trainer 2.0
+    # Labels, annotations and podTemplateOverrides are those of Trainer 2.0.
+    r"spec\.(\w+)": listed(
         "activeDeadlineSeconds annotations initializer labels managedBy podTemplateOverrides runtimePatches runtimeRef "
         "suspend trainer"
     ),

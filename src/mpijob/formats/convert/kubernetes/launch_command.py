@@ -92,7 +92,8 @@ def _scripted(job: MPIJob, text: str, notes: Notes, field: str) -> MPIJob:
     flags = letters.replace("c", "", 1)
     where = shell if shell.startswith("/") else f"/bin/{shell}"
     first = f"#!{where}{f' -{flags}' if flags else ''}\n" + "".join(f"set -o {name}\n" for name in named)
-    args = job.argv[job.argv.index(text) + 2 :]  # the word behind the text is the shell's $0
+    # The word behind the text is the shell's $0.
+    args = job.argv[job.argv.index(text) + 2 :]
     notes.changed(
         field, text, f"script: {_SCRIPT}", "it runs once, in the launcher; each mpirun in it becomes a step"
     )
@@ -110,7 +111,7 @@ def _launched(job: MPIJob, notes: Notes) -> MPIJob:
     if not all(section.words for section in sections):
         return job
     if len(sections) > 1:
-        programs = tuple(Program(ranks=one.ranks or 1, command=one.words) for one in sections)
+        programs = tuple(Program(ranks=section.ranks or 1, command=section.words) for section in sections)
         return job.replace(programs=programs, command=(), args=(), **request.fields)
     room = _room(job, request.components[-1].ranks, notes)
     return job.replace(command=sections[0].words, args=(), **request.fields, **room)

@@ -358,7 +358,7 @@ class FieldReporter:
             self.notes.dropped(leaf.path, leaf.shown, note, "--to mpijob keeps it")
 
     def _only_of_launcher(self, leaf: Leaf, rest: str) -> None:
-        worker = {one.path: one.value for one in flat_fields.leaves(pod_of(self.spec, "Worker"))}
+        worker = {leaf.path: leaf.value for leaf in flat_fields.leaves(pod_of(self.spec, "Worker"))}
         path = rest.removeprefix("template.spec.")
         if not worker or (path in worker and worker[path] == leaf.value):
             self.notes.exact(leaf.path, leaf.shown, _OURS.get(leaf.name, ""), "the same as for the workers")

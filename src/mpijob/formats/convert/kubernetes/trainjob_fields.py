@@ -192,10 +192,13 @@ class FieldReporter:
         if "valueFrom" not in found and self.job.env.get(name) == plain(str(found.get("value", ""))):
             self.notes.exact(leaf.path, leaf.shown, f"env.{name}", "set for every rank")
         elif set(key) == {"name", "key"} and any(
-            (one.env, one.source) == (name, source) for one in self.job.secrets
+            (secret.env, secret.source) == (name, source) for secret in self.job.secrets
         ):
             self.notes.exact(leaf.path, leaf.shown, "secrets", "set for every rank")
-        elif any(one is not leaf.value and one.get("name") == name for one in self.trainer.get("env") or ()):
+        elif any(
+            variable is not leaf.value and variable.get("name") == name
+            for variable in self.trainer.get("env") or ()
+        ):
             self._gone(
                 leaf, "the value of the TrainJob replaces it", "nothing; Trainer does not use it either"
             )
@@ -312,13 +315,13 @@ class FieldReporter:
     def _taken(self, leaf: Leaf, role: str) -> str:
         """Return the job's field that has the value; "" where none has it."""
         job, value, place = self.job, leaf.value, self.job.placement
-        mounts = {one.mount for one in job.volumes}
+        mounts = {volume.mount for volume in job.volumes}
         held = {
             "image": job.image == value,
             "imagePullPolicy": job.pull_policy == value,
             "nodeSelector": dict(place.node_selector) == value,
             "affinity": dict(place.affinity) == value,
-            "tolerations": value in [dict(one) for one in place.tolerations],
+            "tolerations": value in [dict(toleration) for toleration in place.tolerations],
             "imagePullSecrets": isinstance(value, Mapping) and value.get("name") in job.pull_secrets,
             "priorityClassName": job.priority == value,
             "terminationGracePeriodSeconds": job.grace_seconds == value,
@@ -333,7 +336,9 @@ class FieldReporter:
         main = container_of(self.pods.get(role) or {})
         name = leaf.value.get("name") if isinstance(leaf.value, Mapping) else None
         return [
-            str(one.get("mountPath")) for one in main.get("volumeMounts") or () if one.get("name") == name
+            str(mount.get("mountPath"))
+            for mount in main.get("volumeMounts") or ()
+            if mount.get("name") == name
         ]
 
 

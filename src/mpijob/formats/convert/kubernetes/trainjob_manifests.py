@@ -23,13 +23,15 @@ _SOURCE = "TrainJob v1alpha1"
 
 def read(documents: Sequence[Mapping[str, Any]], *, keep: bool, file: str = "") -> Converted:
     """Return the job of one TrainJob, with its runtime where that is among the documents."""
-    if any(trainjob.is_managed(one) for one in documents if one.get("kind") == trainjob.JOB):
+    if any(trainjob.is_managed(document) for document in documents if document.get("kind") == trainjob.JOB):
         return own_exports.told(trainjob.read(documents), _SOURCE, file, Family.OPENMPI)
     notes = Notes()
-    kinds = [str(one.get("kind")) for one in documents]
+    kinds = [str(document.get("kind")) for document in documents]
     found = tuple(
-        naming.named(one, notes) if one.get("kind") == trainjob.JOB else {**one, "kind": trainjob.RUNTIME}
-        for one in documents
+        naming.named(document, notes)
+        if document.get("kind") == trainjob.JOB
+        else {**document, "kind": trainjob.RUNTIME}
+        for document in documents
     )
     reading = trainjob.read(found)
     runtime = found[1] if len(found) > 1 else None

@@ -19,7 +19,8 @@ from mpijob.model import MPIJob
 from mpijob.model.spec.quantity import NONE
 
 FRAMEWORKS = ("mpi", "torch", "flux", "jax", "xgboost")
-PLAIN = "plain"  # a runtime that names no framework: its nodes run the command and know nothing of each other
+# A runtime that names no framework: its nodes run the command and know nothing of each other.
+PLAIN = "plain"
 _SHIPPED = {
     "deepspeed": "mpi",
     "mlx": "mpi",
@@ -118,8 +119,8 @@ def trainer_step(runtime: Mapping[str, Any] | None) -> str:
     """Return the name of the runtime's replicated job that Trainer fills in from the TrainJob."""
     jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"] if runtime else ()
     labelled = (
-        one["name"]
-        for one in jobs
-        if ((one["template"].get("metadata") or {}).get("labels") or {}).get(STEP_LABEL) == "trainer"
+        job["name"]
+        for job in jobs
+        if ((job["template"].get("metadata") or {}).get("labels") or {}).get(STEP_LABEL) == "trainer"
     )
     return next(labelled, "node")

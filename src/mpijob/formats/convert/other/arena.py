@@ -22,7 +22,8 @@ _SUBMIT = re.compile(r"^[ \t]*(?:exec[ \t]+)?arena[ \t]+submit[ \t]+(?:mpi|mpijo
 _KINDS = frozenset({"mpi", "mpijob", "horovod"})
 _FLAGS = frozenset({"--rdma", "--gang", "--sync-mode-none", "--tensorboard", "--mounts-on-launcher"})
 _QUOTED = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|\\.""", re.DOTALL)
-_LITERAL = {"$": "\ue000", "`": "\ue001"}  # what a shell would not expand, while words are cut
+# What a shell would not expand, while words are cut.
+_LITERAL = {"$": "\ue000", "`": "\ue001"}
 _PLAIN = re.compile(r"[^|;&<>$`\n()]*")
 
 

@@ -74,7 +74,8 @@ def _azure(job: MPIJob, taker: _Taker) -> MPIJob:
         words = ("sh", "-c", text)
     job = job.replace(command=words)
     if taker.ranked:
-        return job  # the service starts the ranks
+        # The service starts the ranks.
+        return job
     return launch_command.unwrapped(job, taker.notes, "command")
 
 

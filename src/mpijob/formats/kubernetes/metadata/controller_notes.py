@@ -30,9 +30,11 @@ from mpijob.model.status.forecast import Forecast
 COMPONENT = "mpijob-controller"
 PROGRESS_ANNOTATION = f"{well_known.DOMAIN}/progress"
 FINDINGS_ANNOTATION = f"{well_known.DOMAIN}/findings"
-_LONGEST_MESSAGE = 1000  # the API server takes 1024 letters
+# The API server takes 1024 letters.
+_LONGEST_MESSAGE = 1000
 _LONGEST_NAME = 200
-MOST = 5  # findings on one job
+# Findings on one job.
+MOST = 5
 
 
 def event(

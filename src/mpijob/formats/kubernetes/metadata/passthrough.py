@@ -45,7 +45,8 @@ _NAMED = {
     "replicatedJobs": "name",
     "runtimePatches": "manager",
 }
-_WHOLE = "resources"  # amounts that belong together: requests and limits of two sources contradict each other
+# Amounts that belong together: requests and limits of two sources contradict each other.
+_WHOLE = "resources"
 _NOTHING: Any = object()
 
 
@@ -87,7 +88,8 @@ def annotate(document: Document, job: MPIJob, native: MPIJob) -> None:
     if rest:
         notes[REST_ANNOTATION] = text
     if job.owner:
-        notes[OWNER_LABEL] = job.owner  # in full; admission replaces it with the authenticated user
+        # In full; admission replaces it with the authenticated user.
+        notes[OWNER_LABEL] = job.owner
     if not notes:
         del document["metadata"]["annotations"]
 
@@ -135,7 +137,8 @@ def _agrees(name: str, native: MPIJob, told: MPIJob, line: Sequence[str]) -> boo
     check = _SPELLED.get(name)
     try:
         return check is not None and check(native, told)
-    except ValueError:  # an amount that is no number
+    except ValueError:
+        # An amount that is no number.
         return False
 
 
@@ -175,7 +178,7 @@ def _same_secret(native: Secret, told: Secret) -> bool:
 
 def _same_variables(native: MPIJob, told: MPIJob) -> bool:
     """A variable of a secret's name is not written: the secret's value stands in its place."""
-    hidden = {one.env for one in native.secrets}
+    hidden = {secret.env for secret in native.secrets}
     return dict(native.env) == {name: value for name, value in told.env.items() if name not in hidden}
 
 

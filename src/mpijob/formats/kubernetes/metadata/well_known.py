@@ -25,42 +25,61 @@ JOB_LABEL = f"{DOMAIN}/job"
 ROLE_LABEL = f"{DOMAIN}/role"
 UID_LABEL = f"{DOMAIN}/uid"
 ATTEMPT_LABEL = f"{DOMAIN}/attempt"
-GROUP_LABEL = f"{DOMAIN}/group"  # of which group of workers a pod is
-FIRST_LABEL = f"{DOMAIN}/first-worker"  # the number of the first worker of the pod's group
-SLOTS_LABEL = f"{DOMAIN}/slots"  # how many ranks a worker of the group has
-GROUPS_ANNOTATION = f"{DOMAIN}/groups"  # the groups of a job's workers, for whoever cannot read its runtime
-RUN_LABEL = f"{DOMAIN}/run"  # which of the jobs of its name it is, from the second on
-PROGRAM_LABEL = f"{DOMAIN}/program"  # the same for jobs that run the same command, whatever its numbers
+# Of which group of workers a pod is.
+GROUP_LABEL = f"{DOMAIN}/group"
+# The number of the first worker of the pod's group.
+FIRST_LABEL = f"{DOMAIN}/first-worker"
+# How many ranks a worker of the group has.
+SLOTS_LABEL = f"{DOMAIN}/slots"
+# The groups of a job's workers, for whoever cannot read its runtime.
+GROUPS_ANNOTATION = f"{DOMAIN}/groups"
+# Which of the jobs of its name it is, from the second on.
+RUN_LABEL = f"{DOMAIN}/run"
+# The same for jobs that run the same command, whatever its numbers.
+PROGRAM_LABEL = f"{DOMAIN}/program"
 OWNER_LABEL = f"{DOMAIN}/owner"
 COST_PREFIX = f"cost.{DOMAIN}/"
-READER_LABEL = f"{DOMAIN}/reader"  # of which job a pod reads the volume claims
+# Of which job a pod reads the volume claims.
+READER_LABEL = f"{DOMAIN}/reader"
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "mpijob"
-CANCELLED_ANNOTATION = f"{DOMAIN}/cancelled"  # when the user ended the job
-SUSPENDED_ANNOTATION = f"{DOMAIN}/suspended"  # when the user put it to rest
-GIVEN_UP_ANNOTATION = f"{DOMAIN}/given-up"  # when and why it was ended because it could not start
-SILENT_NODES_ANNOTATION = f"{DOMAIN}/silent-nodes"  # on which of its nodes nobody answers, by the controller
-REACHED_ANNOTATION = f"{DOMAIN}/reached"  # how far a pre-empted job had come, by the controller
-MODEL_ANNOTATION = f"{DOMAIN}/model"  # its model and version in the registry, by the controller
+# When the user ended the job.
+CANCELLED_ANNOTATION = f"{DOMAIN}/cancelled"
+# When the user put it to rest.
+SUSPENDED_ANNOTATION = f"{DOMAIN}/suspended"
+# When and why it was ended because it could not start.
+GIVEN_UP_ANNOTATION = f"{DOMAIN}/given-up"
+# On which of its nodes nobody answers, by the controller.
+SILENT_NODES_ANNOTATION = f"{DOMAIN}/silent-nodes"
+# How far a pre-empted job had come, by the controller.
+REACHED_ANNOTATION = f"{DOMAIN}/reached"
+# Its model and version in the registry, by the controller.
+MODEL_ANNOTATION = f"{DOMAIN}/model"
 ESTIMATE_ANNOTATION = (
-    f"{DOMAIN}/estimated"  # when the job would start, as it was estimated when it was submitted
+    # When the job would start, as it was estimated when it was submitted.
+    f"{DOMAIN}/estimated"
 )
-AFTER_ANNOTATION = f"{DOMAIN}/after"  # the jobs that it waits for, and its queue meanwhile, as JSON
-ACTS_ANNOTATION = f"{DOMAIN}/acts"  # what was done to the job, in order, as JSON
-REST_ANNOTATION = f"{DOMAIN}/rest"  # what the job says and the other fields of the document cannot
+# The jobs that it waits for, and its queue meanwhile, as JSON.
+AFTER_ANNOTATION = f"{DOMAIN}/after"
+# What was done to the job, in order, as JSON.
+ACTS_ANNOTATION = f"{DOMAIN}/acts"
+# What the job says and the other fields of the document cannot.
+REST_ANNOTATION = f"{DOMAIN}/rest"
 # By which label an engine itself says to which of its job objects a pod belongs; users may not write it onto pods.
 ENGINE_NAMES = {"TrainJob": "jobset.sigs.k8s.io/jobset-name", "MPIJob": "training.kubeflow.org/job-name"}
 OWNER_GROUPS = (
-    f"{DOMAIN}/owner-groups"  # the owner's groups when the job was created, a line each, by admission
+    # The owner's groups when the job was created, a line each, by admission.
+    f"{DOMAIN}/owner-groups"
 )
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 TOPOLOGY_ANNOTATION = "kueue.x-k8s.io/podset-preferred-topology"
 ZONE_LABEL = "topology.kubernetes.io/zone"
+# The other is that of Kueue's guide.
 RACK_LABELS = (
     "topology.kubernetes.io/rack",
     "cloud.provider.com/topology-rack",
-)  # the other is that of Kueue's guide
+)
 VOLCANO_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 
 HOME = "/mpijob/home"
@@ -70,9 +89,11 @@ PROFILER = "/mpijob/profiler"
 WORK = "/mpijob/home/work"
 HOSTFILE = "/etc/mpi/hostfile"
 GROUPS_HOSTFILE = (
-    f"{HOME}/hostfile"  # of a job with groups, written by its launcher: the engine's has one kind of worker
+    # Of a job with groups, written by its launcher: the engine's has one kind of worker.
+    f"{HOME}/hostfile"
 )
-DISCOVERY = "/etc/mpi/discover_hosts.sh"  # written anew by the MPI Operator when workers come and go
+# Written anew by the MPI Operator when workers come and go.
+DISCOVERY = "/etc/mpi/discover_hosts.sh"
 AGENT = f"{HOME}/ssh"
 SHIM = f"{HOME}/rank.sh"
 STEP = f"{HOME}/step.sh"
@@ -84,10 +105,13 @@ PROFILER_SUFFIX = "-mpijob-profiler"
 NETWORK_SUFFIX = "-mpijob-network"
 SSH_PORT = 2222
 LONGEST_NAME = 63
-LAUNCHER_CORES = 4.0  # for starting a large world; without any CPU limit the Kubeflow SDK lists no job
-LARGEST_REST = 200_000  # an object's annotations hold 256 KiB in all
+# For starting a large world; without any CPU limit the Kubeflow SDK lists no job.
+LAUNCHER_CORES = 4.0
+# An object's annotations hold 256 KiB in all.
+LARGEST_REST = 200_000
 
-PLAIN_USER = 1000660000  # one user ID for all jobs, so that what one writes on a claim the next can read
+# One user ID for all jobs, so that what one writes on a claim the next can read.
+PLAIN_USER = 1000660000
 
 _CODE_NAME = re.compile(rf"(?P<owner>.+){CODE_SUFFIX}(-([2-9]|1[0-2]))?")
 _UNFIT_IN_LABELS = r"[^-A-Za-z0-9_.]+"
@@ -108,8 +132,10 @@ SCHEDULERS = {Gang.COSCHEDULING: "scheduler-plugins-scheduler", Gang.VOLCANO: "v
 class Order(StrEnum):
     """What the launcher may count on when it starts."""
 
-    READY = "ready"  # every worker's sshd has answered the kubelet
-    OPEN = "open"  # nothing: it must wait for the workers itself
+    # Every worker's sshd has answered the kubelet.
+    READY = "ready"
+    # Nothing: it must wait for the workers itself.
+    OPEN = "open"
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,14 +266,15 @@ def refuse(field: str, message: str, hint: str) -> InvalidJob:
     return InvalidJob.of((Finding(code="NOT_ON_A_CLUSTER", field=field, message=message, hint=hint),))
 
 
-CONTAINER = "node"  # Trainer's MPI plugin passes over containers of any other name
+# Trainer's MPI plugin passes over containers of any other name.
+CONTAINER = "node"
 OUR_LABELS = (f"{DOMAIN}/", "kueue.x-k8s.io/", "trainer.kubeflow.org/", MANAGED_LABEL)
 
 
 def container_of(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the container that does the work: the one called `node`, else the first."""
     containers = pod.get("containers") or [{}]
-    return next((one for one in containers if one.get("name") == CONTAINER), containers[0])
+    return next((container for container in containers if container.get("name") == CONTAINER), containers[0])
 
 
 def is_ours(container: Mapping[str, Any]) -> bool:

@@ -16,7 +16,8 @@ from mpijob.formats.kubernetes.metadata.well_known import GROUPS_ANNOTATION
 from mpijob.model import MPIJob
 from mpijob.model.platform.cluster_observation import MAX_WORKERS
 
-NODE = "node"  # Trainer's name for workers of no group
+# Trainer's name for workers of no group.
+NODE = "node"
 
 
 class Workers(NamedTuple):
@@ -61,7 +62,8 @@ def read(annotations: Mapping[str, Any]) -> tuple[Workers, ...]:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return ()
     first = 0
-    for workers in found:  # anybody may write it
+    # Anybody may write it.
+    for workers in found:
         if (
             workers.first != first
             or not 0 < workers.number <= MAX_WORKERS
