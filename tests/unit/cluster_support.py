@@ -99,7 +99,7 @@ def _named(value: Any) -> Any:
     if isinstance(value, list):
         return [_named(item) for item in value]
     for name, text in _TEXTS.items():
-        if value in (text, well_known.exact([text])[0]):
+        if value in (text, well_known.escape_variables([text])[0]):
             return f"<shell.{name}>"
     return value
 

@@ -25,7 +25,10 @@ NAMES = {"WANDB_NAME": "bert", "WANDB_RUN_GROUP": "bert"}
 @pytest.mark.req("C-wandb")
 def test_the_runs_of_a_job_bear_its_name_where_it_has_a_key_or_a_variable_for_them() -> None:
     assert command_line.job_variables(MPIJob(name="bert", secrets=(KEY,))).items() >= NAMES.items()
-    assert command_line.job_variables(MPIJob(name="bert", env={"WANDB_MODE": "offline"})).items() >= NAMES.items()
+    assert (
+        command_line.job_variables(MPIJob(name="bert", env={"WANDB_MODE": "offline"})).items()
+        >= NAMES.items()
+    )
     assert not command_line.job_variables(MPIJob(name="bert", env={"MY_WANDB": "x"})).keys() & NAMES.keys()
 
 

@@ -1,8 +1,6 @@
-"""A schedule ⇄ a CronJob whose pods start the job, and the rights that they need.
+"""A schedule ⇄ a CronJob whose pods submit the job, and the RBAC objects that they need.
 
-The pod is one of our services: at its minute it checks, admits, plans and submits the job as a user would, and
-goes. It does not wait for the job, so Kubernetes' own concurrencyPolicy would see nothing to forbid; the pod keeps
-the schedule's overlap itself, by the jobs that carry its label.
+The pod runs our service image: it checks, plans and submits the job as a user would, and exits.
 """
 
 from __future__ import annotations
@@ -21,17 +19,19 @@ from mpijob.model.spec.schedule import Schedule
 ACCOUNT = "mpijob-schedule"
 DOCUMENT, RUN, SINCE = "MPIJOB_SCHEDULE", "MPIJOB_SCHEDULED_NAME", "MPIJOB_SCHEDULED_SINCE"
 SCHEDULE_LABEL = f"{well_known.DOMAIN}/schedule"
-# Bytes: an environment variable holds 128 KiB.
+# Bytes: Linux limits an environment variable to 128 KiB.
 _LARGEST = 100_000
 _JOB_NAME = "metadata.labels['batch.kubernetes.io/job-name']"
 
 
 def write(schedule: Schedule, image: str, expression: str, since: float) -> Document:
-    """Return the CronJob of a schedule; what was due before `since` is left out by its pods."""
+    """Return the CronJob of a schedule; its pods skip runs that were due before `since`."""
     spec: Document = {
         "schedule": expression,
         "timeZone": schedule.time_zone or "Etc/UTC",
         "suspend": schedule.paused,
+        # The pod does not wait for its job, so Kubernetes cannot see an overlap; the pod itself counts the jobs that
+        # have the schedule's label.
         "concurrencyPolicy": "Allow",
         "successfulJobsHistoryLimit": 3,
         "failedJobsHistoryLimit": 3,
@@ -89,18 +89,18 @@ def _document(schedule: Schedule) -> str:
         message = f"the job with its uploaded files is {len(text.encode())} bytes; at most {_LARGEST} fit"
         hint = "build the files into the image, or put them on a volume"
         raise InvalidJob.of((Finding(code="CODE_TOO_LARGE", field="code", message=message, hint=hint),))
-    return well_known.exact([text])[0]
+    return well_known.escape_variables([text])[0]
 
 
 def read(document: Mapping[str, Any]) -> Schedule | None:
-    """Return the schedule of a CronJob that `write` made; None for anybody else's."""
+    """Return the schedule of a CronJob that `write` made, None for any other."""
     spec = document["spec"]
     containers = spec["jobTemplate"]["spec"]["template"]["spec"].get("containers") or [{}]
     written = {variable["name"]: variable.get("value", "") for variable in containers[0].get("env") or ()}
     if DOCUMENT not in written:
         return None
     try:
-        schedule = codec.decode(well_known.plain(written[DOCUMENT]), Schedule)
+        schedule = codec.decode(well_known.unescape_variables(written[DOCUMENT]), Schedule)
     except (msgspec.ValidationError, msgspec.DecodeError):
         # Of another version, or changed by hand.
         return None
@@ -108,7 +108,7 @@ def read(document: Mapping[str, Any]) -> Schedule | None:
 
 
 def rights(namespace: str) -> tuple[Document, ...]:
-    """Return the service account of all schedules of a namespace, and what it may do there."""
+    """Return the service account of all schedules of a namespace, its Role and its RoleBinding."""
     metadata = {
         "name": ACCOUNT,
         "namespace": namespace,
@@ -146,5 +146,5 @@ _RULES: tuple[tuple[str, list[str], list[str]], ...] = (
 
 
 def _rules() -> list[dict[str, Any]]:
-    """Return what a start needs: no secrets, no way into a pod, nothing outside the namespace."""
+    # No reading of Secrets, no exec into pods, nothing outside the namespace.
     return [{"apiGroups": [group], "resources": kinds, "verbs": verbs} for group, kinds, verbs in _RULES]

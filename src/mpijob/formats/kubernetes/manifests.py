@@ -1,7 +1,7 @@
-"""Kubernetes manifests as plain values, read by the same careful reader as job files (`yaml_tree`).
+"""Kubernetes manifests as plain values.
 
-Tags, anchors, aliases and duplicate keys are refused with their place; scalars without quotes mean what
-the API server takes them for.
+They are parsed by `yaml_tree`, like job files: tags, anchors, aliases and duplicate keys are errors with their
+position. Unquoted scalars have the types that the API server gives them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from mpijob.formats.jobfile.yaml_tree import Mapping, Node, Scalar, Sequence
 from mpijob.formats.kubernetes.metadata.well_known import Document
 
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
-_WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
-_BROKEN = re.compile(r"[-+]?[0-9]{1,18}(\.[0-9]{1,18})?([eE][-+]?[0-9]{1,3})?")
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
+_FLOAT = re.compile(r"[-+]?[0-9]{1,18}(\.[0-9]{1,18})?([eE][-+]?[0-9]{1,3})?")
 
 
 def read(text: str | bytes, file: str = "") -> tuple[Document, ...]:
-    """Return the objects of a file, those of a List one by one; raise InvalidJob with the place of an error."""
+    """Return the objects of a file, each item of a List by itself; raise InvalidJob with the position of an error."""
     forest = yaml_tree.parse(text, file)
     if forest.findings:
         raise yaml_tree.refused(list(forest.findings), file)
@@ -49,6 +49,6 @@ def _value(node: Node) -> Any:
 def _scalar(text: str) -> Any:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
-    if _WHOLE.fullmatch(text):
+    if _INTEGER.fullmatch(text):
         return int(text)
-    return float(text) if _BROKEN.fullmatch(text) else text
+    return float(text) if _FLOAT.fullmatch(text) else text

@@ -1,9 +1,7 @@
-"""The MPI Operator's MPIJob (kubeflow.org/v2beta1), both ways.
+"""A job ⇄ the MPI Operator's MPIJob (kubeflow.org/v2beta1).
 
-It serves what Trainer cannot: Intel MPI, MPICH, a launcher image of its own, workers that come and go. Its
-defaults start the launcher before the workers, try a failed mpirun seven times and leave workers running
-when it is over, so all of that is said explicitly. It has no webhook: what it does not like is only an
-event, hence a name that is too long is refused here. `trainjob` is the neighbour for Open MPI.
+It serves what Trainer cannot: Intel MPI, MPICH, a launcher with an image of its own, elastic jobs. `trainjob` writes
+jobs for Trainer.
 """
 
 from __future__ import annotations
@@ -32,22 +30,24 @@ from mpijob.model.spec.command import elastic_ranks
 
 API, KIND = "kubeflow.org/v2beta1", "MPIJob"
 _IMPLEMENTATIONS = {Family.OPENMPI: "OpenMPI", Family.INTEL: "Intel", Family.MPICH: "MPICH"}
+# The operator appends these to the launcher's variables; ours would be duplicates.
 _SET_BY_OPERATOR = frozenset(
     {"OMPI_MCA_orte_keep_fqdn_hostnames", "OMPI_MCA_orte_default_hostfile", "HYDRA_HOST_FILE"}
     | {"I_MPI_HYDRA_HOST_FILE", "I_MPI_PERHOST"}
 )
 ALL_ALIKE = "the MPI Operator creates workers that are all alike"
-_TAKEN = ("slotsPerWorker", "mpiImplementation", "sshAuthMountPath")
+_EXPRESSED = ("slotsPerWorker", "mpiImplementation", "sshAuthMountPath")
 
 
 def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = None) -> tuple[Document, ...]:
-    """Return the one document that the MPI Operator needs."""
+    """Return the one document that the MPI Operator needs; raise InvalidJob if it cannot express the job."""
     shape = shape or Shape()
     if shape.family not in _IMPLEMENTATIONS:
         message = f"the MPI Operator does not support the MPI library '{shape.family.value}'"
         raise well_known.refuse("mpi", message, f"use one of {', '.join(_IMPLEMENTATIONS)}")
     if job.groups:
         raise well_known.refuse("groups", ALL_ALIKE, "remove groups, or use Kubeflow Trainer")
+    # The operator has no webhook: it would report a name that is too long in an event only, with an empty status.
     well_known.refuse_long_names(job, shape, f"-worker-{job.most_workers - 1}")
     document: Document = {
         "apiVersion": API,
@@ -61,7 +61,7 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
 
 @understandable
 def read(documents: Sequence[Mapping[str, Any]]) -> Reading:
-    """Return the job of an MPIJob, what it says beyond, and what changes when it is written here."""
+    """Return the job of an MPIJob, its fields that no job has, and what changes when it is written again."""
     document = next((document for document in documents if document.get("kind") == KIND), None)
     if document is None:
         raise InvalidJob("there is no MPIJob among the documents", hint=f"kind: {KIND}, apiVersion: {API}")
@@ -71,8 +71,8 @@ def read(documents: Sequence[Mapping[str, Any]]) -> Reading:
             f"MPIJob of {version} is not served by the MPI Operator", hint=f"its version is {API}"
         )
     notes = document["metadata"].get("annotations") or {}
-    job = passthrough.whole(native(document), notes, launch_line(document))
-    foreign = passthrough.beyond([_stripped(document)], _written_alike(job, family(document)))
+    job = passthrough.annotated_job(native(document), notes, launch_line(document))
+    foreign = passthrough.beyond([_stripped(document)], _own_documents(job, family(document)))
     return Reading(job, foreign, tuple(_remarks(document)))
 
 
@@ -91,7 +91,8 @@ def _spec(job: MPIJob, shape: Shape) -> Document:
     main = launcher["spec"]["containers"][0]
     main["args"], _ = pod_template.launch_words(job, shape)
     if shape.family is not Family.OPENMPI and pod_template.launch_words(job, shape)[1]:
-        # Hydra's own command gets no address from us: workers must know the name.
+        # A user's own Hydra command has no -localhost, so workers must be able to resolve the launcher's name before
+        # it runs.
         name = well_known.name(job, shape)
         main["env"].append({"name": "MPIJOB_SELF", "value": f"{name}-launcher.{name}"})
     worker = pod_template.template(job, shape, Role.WORKER)
@@ -99,6 +100,7 @@ def _spec(job: MPIJob, shape: Shape) -> Document:
         "slotsPerWorker": job.slots,
         "mpiImplementation": _IMPLEMENTATIONS[shape.family],
         "sshAuthMountPath": well_known.SSH,
+        # The default creates the launcher with the workers, and mpirun fails until their sshd runs.
         "launcherCreationPolicy": "WaitForWorkersReady",
         "runPolicy": _run_policy(job, shape),
         "mpiReplicaSpecs": {"Launcher": _replicas(1, launcher), "Worker": _replicas(job.workers, worker)},
@@ -106,12 +108,13 @@ def _spec(job: MPIJob, shape: Shape) -> Document:
 
 
 def _replicas(count: int, template: Document) -> Document:
-    # The operator warns about it there.
+    # The operator warns about a restart policy in the template, and ignores it.
     del template["spec"]["restartPolicy"]
     return {"replicas": count, "restartPolicy": "Never", "template": template}
 
 
 def _run_policy(job: MPIJob, shape: Shape) -> Document:
+    # Defaults: workers keep running after the launcher has ended, and a failed mpirun is tried six times more.
     policy: Document = {"cleanPodPolicy": "Running", "backoffLimit": 0}
     if job.deadline_seconds is not None:
         policy["activeDeadlineSeconds"] = max(1, math.ceil(job.deadline_seconds))
@@ -125,10 +128,8 @@ def _run_policy(job: MPIJob, shape: Shape) -> Document:
 
 
 def _scheduling(job: MPIJob, shape: Shape) -> Document:
-    """The workers alone are the gang: the launcher is made when they are ready, and would be waited for.
-
-    Of an elastic job only the least number must start together.
-    """
+    # Not the default, workers and launcher: the launcher is created when the workers are ready, so the gang would
+    # never be complete (mpi-operator#608). An elastic job can start with its least number of workers.
     seconds = math.ceil(job.gang_timeout_seconds)
     policy: Document = {"minAvailable": job.fewest_workers, "scheduleTimeoutSeconds": seconds}
     if job.queue and shape.gang is Gang.VOLCANO:
@@ -139,36 +140,36 @@ def _scheduling(job: MPIJob, shape: Shape) -> Document:
 
 
 def native(document: Mapping[str, Any]) -> MPIJob:
-    """Return the job that an MPIJob tells by fields that have a meaning to the operator itself."""
+    """Return the job as pod_fields by the fields that the operator itself uses, without our annotation."""
     spec, metadata = document["spec"], document["metadata"]
     launcher, worker = _replica(spec, "Launcher"), _replica(spec, "Worker")
-    front = launcher["template"]["spec"]
-    pod = (worker.get("template") or {}).get("spec") or front
+    launcher_pod = launcher["template"]["spec"]
+    pod = (worker.get("template") or {}).get("spec") or launcher_pod
     policy = spec.get("runPolicy") or {}
     deadline, queue = policy.get("activeDeadlineSeconds"), controller_notes.queue(document)
     queue = queue or str((policy.get("schedulingPolicy") or {}).get("queue") or "")
-    said = Family.AUTO if family(document) is Family.OPENMPI else family(document)
-    slots, told = int(spec.get("slotsPerWorker") or 1), from_pods(pod, front)
+    family_or_auto = Family.AUTO if family(document) is Family.OPENMPI else family(document)
+    slots, pod_fields = int(spec.get("slotsPerWorker") or 1), from_pods(pod, launcher_pod)
     return MPIJob(
         name=base_name(metadata),
         namespace=metadata.get("namespace") or "default",
-        mpi=said,
+        mpi=family_or_auto,
         workers=int(worker.get("replicas") or 1),
         slots=slots,
-        elastic=_elastic(told["command"], slots),
+        elastic=_elastic(pod_fields["command"], slots),
         deadline_seconds=None if deadline is None else float(deadline),
-        **(from_labels(metadata.get("labels") or {}) | {"queue": queue} | told),
+        **(from_labels(metadata.get("labels") or {}) | {"queue": queue} | pod_fields),
     )
 
 
 def launch_line(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the words that the launcher runs."""
-    front = pod_template.container_of(_replica(document["spec"], "Launcher")["template"]["spec"])
-    return tuple(well_known.plain(str(word)) for word in front.get("args") or ())
+    """Return the launcher's arguments."""
+    container = pod_template.container_of(_replica(document["spec"], "Launcher")["template"]["spec"])
+    return tuple(well_known.unescape_variables(str(word)) for word in container.get("args") or ())
 
 
 def _elastic(command: tuple[str, ...], slots: int) -> Elastic | None:
-    """Return between how many workers a command of elastic Horovod goes on, which only its own options tell."""
+    """Return the worker limits in the options of an elastic Horovod command: the MPIJob has no field for them."""
     least, most = elastic_ranks(command)
     if most is None:
         return None
@@ -182,7 +183,7 @@ def _replica(spec: Mapping[str, Any], role: str) -> Mapping[str, Any]:
     return dict(found)
 
 
-def _written_alike(job: MPIJob, family: Family) -> tuple[Document, ...]:
+def _own_documents(job: MPIJob, family: Family) -> tuple[Document, ...]:
     try:
         return write(job, Shape(family=family))
     except InvalidJob:
@@ -194,7 +195,7 @@ def _stripped(document: Mapping[str, Any]) -> Document:
     managed = is_managed(document)
     strip_metadata(rest)
     spec, policy = rest["spec"], rest["spec"].get("runPolicy") or {}
-    for field in _TAKEN:
+    for field in _EXPRESSED:
         spec.pop(field, None)
     policy.pop("activeDeadlineSeconds", None)
     if well_known.QUEUE_LABEL in (document["metadata"].get("labels") or {}):
@@ -208,16 +209,17 @@ def _stripped(document: Mapping[str, Any]) -> Document:
 
 
 def _strip_template(replica: Document, document: Mapping[str, Any], managed: bool) -> None:
-    """Take out what a job says, but keep the image of a launcher that has another than its workers, and resources:
+    """Remove what the job expresses from a replica's pod template.
 
-    a job has one amount for request and limit.
+    A launcher's different image stays, and so do resources that were not written here: a job has one amount for both
+    request and limit.
     """
     main = pod_template.container_of(replica["template"]["spec"])
-    image, wanted = main.get("image"), native(document).image
+    image, job_image = main.get("image"), native(document).image
     resources = None if managed or is_ours(main) else main.get("resources")
     replica["template"] = stripped(replica["template"], managed=managed)
     rest: Any = pod_template.container_of(replica["template"]["spec"])
-    if image and image != wanted:
+    if image and image != job_image:
         rest["image"] = image
     if resources:
         rest["resources"] = resources

@@ -1,10 +1,7 @@
-"""The NetworkPolicy of a job: its pods talk to each other, to DNS and to what the job names; to nobody else.
+"""The NetworkPolicy of a job: its pods reach each other, DNS and the job's destinations, nothing else.
 
-Identity is the boundary, not ports: MPI takes any port, so all of them are open inside the job. A pod belongs to a
-job when the engine itself says so (the label that JobSet or the MPI Operator writes from the name of its object, which
-no second object can have) and when it carries the job's uid. Policies add to each other, so a namespace that denies
-everything by default (`namespace_defaults`) needs no more than this. Whether policies close ways that a job needs is
-judged by the neighbour `network_policy_check`.
+Policies are additive, so a namespace that denies everything (`namespace_defaults`) needs no other rule.
+`network_policy_check` decides whether a namespace's policies block a job.
 """
 
 from __future__ import annotations
@@ -22,6 +19,7 @@ from mpijob.model.spec.network import Destination, Where, destinations
 API, KIND = "networking.k8s.io/v1", "NetworkPolicy"
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _NODE_LOCAL_DNS = "169.254.20.10/32"
+# RFC 1918, RFC 6598, loopback and link-local addresses (the cloud's metadata service is among them).
 _NOT_PUBLIC = (
     "10.0.0.0/8",
     "100.64.0.0/10",
@@ -40,9 +38,9 @@ def write(
     more: Iterable[str] = (),
     monitoring: Iterable[str] = (),
 ) -> Document:
-    """Return the policy of a job that is written here; `more` are addresses that only its secrets tell.
+    """Return the policy of a job; `more` are destinations that are known from its secrets only.
 
-    `kind` is that of the engine's object, `monitoring` are namespaces whose pods may read the job's metrics.
+    `kind` is the kind of the engine's object; pods of the namespaces `monitoring` may read the job's metrics.
     """
     name = well_known.name(job, shape)
     metadata = {
@@ -66,14 +64,14 @@ def of_object(
     allowed: Callable[[Destination], bool] = lambda one: True,
     monitoring: Iterable[str] = (),
 ) -> Document | None:
-    """Return the policy of a TrainJob or MPIJob as the cluster has it; None where the job wants none.
+    """Return the policy of a TrainJob or MPIJob in the cluster, None if the job asks for none.
 
-    A job of ours gets the very policy that `write` gives, as far as its ways out are `allowed`; anybody else's is
-    known by its engine's label. A TrainJob's variables stand in its runtime, too.
+    For a job of ours it equals the policy of `write`, less the destinations that are not `allowed`; another job is
+    selected by its engine's label. Variables of a TrainJob may be in its `runtime`.
     """
     metadata = document["metadata"]
     labels = metadata.get("labels") or {}
-    if not _told(metadata).network.isolated:
+    if not _annotated_job(metadata).network.isolated:
         return None
     uid, name = labels.get(well_known.UID_LABEL, ""), metadata["name"]
     selector = _selector(document["kind"], name, uid)
@@ -81,29 +79,30 @@ def of_object(
         well_known.MANAGED_LABEL: well_known.MANAGED_BY,
         well_known.JOB_LABEL: labels.get(well_known.JOB_LABEL) or name,
     }
-    made = {
+    policy_metadata = {
         "name": name + well_known.NETWORK_SUFFIX,
         "namespace": metadata["namespace"],
         "labels": marks | ({well_known.UID_LABEL: uid} if uid else {}),
     }
     wanted = egress(document, runtime)
-    return _policy(made, selector, filter(allowed, wanted), monitoring)
+    return _policy(policy_metadata, selector, filter(allowed, wanted), monitoring)
 
 
 def egress(document: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) -> tuple[Destination, ...]:
-    """Return where the pods of a TrainJob or MPIJob want to go: by its words, and by its variables."""
+    """Return the destinations of a TrainJob's or MPIJob's pods, named in its annotation and in its variables."""
     metadata = document["metadata"]
-    words = _told(metadata).network.egress
+    words = _annotated_job(metadata).network.egress
     return destinations(words, _variables(document, runtime), metadata["namespace"])
 
 
 def _selector(kind: str, name: str, uid: str) -> dict[str, str]:
-    """Return the labels that only the pods of one engine's object have together."""
+    # The engine writes the first label itself from the name of its object, and no second object can have that name;
+    # the uid distinguishes a later job of the same name. MPI uses random ports, so ports cannot be the boundary.
     return {well_known.ENGINE_NAMES[kind]: name} | ({well_known.UID_LABEL: uid} if uid else {})
 
 
 def namespace_defaults(namespace: str) -> tuple[Document, ...]:
-    """Return what a namespace of jobs begins with: nobody talks to anybody, names are found."""
+    """Return the policies of a namespace for jobs: deny all traffic, allow DNS."""
     labels = {well_known.MANAGED_LABEL: well_known.MANAGED_BY}
     deny = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     names = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [_dns()]}
@@ -118,11 +117,11 @@ def namespace_defaults(namespace: str) -> tuple[Document, ...]:
     )
 
 
-def _told(metadata: Mapping[str, Any]) -> MPIJob:
-    """Return what the job's annotation tells of its network; a job that cannot be read gets the closed one."""
+def _annotated_job(metadata: Mapping[str, Any]) -> MPIJob:
+    """Return the job with its annotation's network fields; the closed default if the annotation cannot be read."""
     plain = MPIJob(name=metadata.get("name") or "", namespace=metadata["namespace"])
     try:
-        job = passthrough.whole(plain, metadata.get("annotations") or {})
+        job = passthrough.annotated_job(plain, metadata.get("annotations") or {})
         destinations(job.network.egress, {}, job.namespace)
     except (InvalidJob, ValueError):
         return plain
@@ -130,7 +129,7 @@ def _told(metadata: Mapping[str, Any]) -> MPIJob:
 
 
 def _variables(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the variables that an engine's objects set by themselves."""
+    """Return the variables with a value that an engine's object and its runtime set."""
     spec = document.get("spec") or {}
     replicas = (spec.get("mpiReplicaSpecs") or {}).values()
     pods = [replica.get("template") or {} for replica in replicas] + [
@@ -147,8 +146,8 @@ def _policy(
 ) -> Document:
     own = {"podSelector": {"matchLabels": dict(selector)}}
     ingress: list[Document] = [{"from": [own]}]
-    if scraped := [_namespace(namespace) for namespace in monitoring]:
-        ingress.append({"from": scraped})
+    if scrapers := [_namespace(namespace) for namespace in monitoring]:
+        ingress.append({"from": scrapers})
     return {
         "apiVersion": API,
         "kind": KIND,
@@ -163,7 +162,8 @@ def _policy(
 
 
 def _dns() -> Document:
-    """Plain Kubernetes, OpenShift (whose name servers listen on 5353), and the cache that some nodes have."""
+    # Kubernetes (CoreDNS), OpenShift (whose DNS pods listen on 5353), and NodeLocal DNSCache, which has a link-local
+    # address.
     plain = _namespace("kube-system") | {"podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}
     peers = [plain, _namespace("openshift-dns"), {"ipBlock": {"cidr": _NODE_LOCAL_DNS}}]
     ports = [{"protocol": protocol, "port": port} for port in (53, 5353) for protocol in ("UDP", "TCP")]

@@ -1,9 +1,8 @@
-"""Whether a namespace's network policies leave a job's pods the ways that they need.
+"""Whether a namespace's network policies block connections that a job's pods need.
 
-Policies only ever add: a pod that no policy selects is open; one that some select may do what at least one
-of those allows. What cannot be decided from here (an address block, another namespace's labels) counts as
-open, so that nobody is warned of what is not so. Whether the cluster's network obeys policies at all is
-not written anywhere; `admission` says so in its sentence.
+What cannot be decided from here (an address block, another namespace's labels) counts as open, so that there are no
+false warnings. Nothing in the API says whether the cluster's network enforces policies at all; `admission` mentions
+that.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from mpijob.model.platform.cluster import Blocked, Flow
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _INGRESS, _EGRESS = "Ingress", "Egress"
-# Where Linux takes a port when a program asks for any.
+# Linux's default range of ephemeral ports (ip_local_port_range).
 _ANY_PORT = (32768, 60999)
 _PRIVATE = tuple(
     ipaddress.ip_network(net)
@@ -32,7 +31,7 @@ _PRIVATE = tuple(
 
 
 class Open(IntEnum):
-    """Whether a way is open; MAYBE where only the cluster itself could tell."""
+    """Whether a connection is allowed; MAYBE if that cannot be decided here."""
 
     NO = 0
     MAYBE = 1
@@ -40,7 +39,7 @@ class Open(IntEnum):
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """A pod as policies see it; `partly` when its namespace has labels that are not known here."""
+    """A pod as policies see it; `partly` if labels of its namespace or itself are unknown."""
 
     labels: Mapping[str, str]
     namespace: str
@@ -49,7 +48,7 @@ class Pod(msgspec.Struct, frozen=True):
 
 
 class Port(msgspec.Struct, frozen=True):
-    """One port, or the range out of which any may be taken."""
+    """One port, or a range of which any may be used."""
 
     protocol: str
     first: int
@@ -57,7 +56,7 @@ class Port(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Way(msgspec.Struct, frozen=True):
+class _Connection(msgspec.Struct, frozen=True):
     flow: Flow
     sender: Pod
     receivers: tuple[Pod, ...]
@@ -73,18 +72,18 @@ _NAMES = (Port("UDP", 53, 53, "dns"), Port("UDP", 5353, 5353, "dns"))
 def blocked(
     policies: Iterable[Document], job: MPIJob, *, namespace_labels: Mapping[str, str] | None = None
 ) -> tuple[Blocked, ...]:
-    """Return the ways that policies close; `namespace_labels` are None where they could not be read."""
+    """Return the connections that policies block; `namespace_labels` are None if they could not be read."""
     known = tuple(policies)
-    found = (_closed(way, known) for way in _ways(job, namespace_labels))
+    found = (_closed(connection, known) for connection in _connections(job, namespace_labels))
     return tuple(one for one in found if one is not None)
 
 
-def _ways(job: MPIJob, namespace_labels: Mapping[str, str] | None) -> Iterator[_Way]:
+def _connections(job: MPIJob, namespace_labels: Mapping[str, str] | None) -> Iterator[_Connection]:
     worker, launcher = (_pod(job, role, namespace_labels) for role in (Role.WORKER, Role.LAUNCHER))
-    yield _Way(Flow.SSH, launcher, (worker,), (_SSH,), "from the launcher to the workers")
-    yield _Way(Flow.DATA, worker, (worker,), (_DATA,), "between workers")
-    yield _Way(Flow.DATA, worker, (launcher,), (_DATA,), "from the workers to the launcher")
-    yield _Way(Flow.DNS, launcher, _name_servers(), _NAMES, "from the launcher to the cluster's DNS")
+    yield _Connection(Flow.SSH, launcher, (worker,), (_SSH,), "from the launcher to the workers")
+    yield _Connection(Flow.DATA, worker, (worker,), (_DATA,), "between workers")
+    yield _Connection(Flow.DATA, worker, (launcher,), (_DATA,), "from the workers to the launcher")
+    yield _Connection(Flow.DNS, launcher, _name_servers(), _NAMES, "from the launcher to the cluster's DNS")
 
 
 def _pod(job: MPIJob, role: Role, namespace_labels: Mapping[str, str] | None) -> Pod:
@@ -112,15 +111,16 @@ def _name_servers() -> tuple[Pod, ...]:
     return plain, openshift
 
 
-def _closed(way: _Way, policies: tuple[Document, ...]) -> Blocked | None:
-    """Return the closed way with the policies to blame: those at its beginning, else those at its end."""
-    out = _selecting(policies, way.sender, _EGRESS)
-    if out and not _open(out, way.receivers, way.ports, "egress", "to"):
-        return Blocked(flow=way.flow, policies=_named(out), direction=way.words)
-    for receiver in way.receivers if way.flow is not Flow.DNS else ():
+def _closed(connection: _Connection, policies: tuple[Document, ...]) -> Blocked | None:
+    # A connection needs the sender's egress and the receiver's ingress. A pod that no policy selects is open; one
+    # that some select may do what any of them allows. Ingress of the DNS pods is the cluster's business.
+    out = _selecting(policies, connection.sender, _EGRESS)
+    if out and not _open(out, connection.receivers, connection.ports, "egress", "to"):
+        return Blocked(flow=connection.flow, policies=_named(out), direction=connection.words)
+    for receiver in connection.receivers if connection.flow is not Flow.DNS else ():
         into = _selecting(policies, receiver, _INGRESS)
-        if into and not _open(into, (way.sender,), way.ports, "ingress", "from"):
-            return Blocked(flow=way.flow, policies=_named(into), direction=way.words)
+        if into and not _open(into, (connection.sender,), connection.ports, "ingress", "from"):
+            return Blocked(flow=connection.flow, policies=_named(into), direction=connection.words)
     return None
 
 
@@ -181,19 +181,19 @@ def _peer_open(peers: list[Mapping[str, Any]] | None, pod: Pod, policy: Document
 def _peer(peer: Mapping[str, Any], pod: Pod, policy: Document) -> Open:
     if "ipBlock" in peer:
         return _block(str(peer["ipBlock"].get("cidr", "")))
-    home = policy["metadata"].get("namespace") or pod.namespace
+    policy_namespace = policy["metadata"].get("namespace") or pod.namespace
     if peer.get("namespaceSelector") is None:
-        there = Open.YES if pod.namespace == home else Open.NO
+        there = Open.YES if pod.namespace == policy_namespace else Open.NO
     else:
         there = _selects(peer["namespaceSelector"], pod.namespace_labels, partly=pod.partly)
     if peer.get("podSelector") is None:
         return there
-    foreign = pod.partly and pod.namespace != home
+    foreign = pod.partly and pod.namespace != policy_namespace
     return min(there, _selects(peer["podSelector"], pod.labels, partly=foreign))
 
 
 def _block(cidr: str) -> Open:
-    """An address block may hold the pods only if it reaches into the private ranges."""
+    """Whether an address block may contain pods: only if it overlaps a private range."""
     try:
         net = ipaddress.ip_network(cidr, strict=False)
     except ValueError:
@@ -209,11 +209,11 @@ def _selects(selector: Mapping[str, Any], labels: Mapping[str, str], *, partly: 
         for key, value in (selector.get("matchLabels") or {}).items()
     ]
     rules += selector.get("matchExpressions") or ()
-    verdicts = [_rule(rule, labels, partly) for rule in rules]
+    verdicts = [_requirement(rule, labels, partly) for rule in rules]
     return min(verdicts, default=Open.YES)
 
 
-def _rule(rule: Mapping[str, Any], labels: Mapping[str, str], partly: bool) -> Open:
+def _requirement(rule: Mapping[str, Any], labels: Mapping[str, str], partly: bool) -> Open:
     if partly and rule.get("key") not in labels:
         return Open.MAYBE
     return Open.YES if holds(rule, labels) else Open.NO

@@ -1,8 +1,7 @@
-"""The objects of a job's next attempt: copies of the objects of an attempt that admission has judged.
+"""The objects of a job's next attempt: copies of the previous attempt's objects, which admission has checked.
 
-Nothing of them is read from an annotation and nothing is decided anew: what runs again is what ran before, in the
-same namespace. Only what tells one attempt from another is replaced: names, the attempt's number, and what the
-server, a queue or a user has written onto the first objects since.
+Nothing is read from an annotation and nothing is decided again: the same runs in the same namespace. Only names, the
+attempt's number, and what the API server, a queue or users have added since are replaced.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from mpijob.formats.kubernetes import volumes
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document
 
-_KEPT_NOTES = (well_known.REST_ANNOTATION, well_known.OWNER_LABEL, well_known.GROUPS_ANNOTATION)
-# What Kueue writes into the pods of an MPIJob that it starts.
-_PLACING = ("nodeSelector", "tolerations")
+_KEPT_ANNOTATIONS = (well_known.REST_ANNOTATION, well_known.OWNER_LABEL, well_known.GROUPS_ANNOTATION)
+# Kueue sets these in the pods of an MPIJob when it starts the job.
+_SET_BY_KUEUE = ("nodeSelector", "tolerations")
 
 
 def documents(
@@ -29,57 +28,59 @@ def documents(
     attempt: int,
     workload: Mapping[str, Any] | None = None,
 ) -> tuple[Document, ...]:
-    """Return what is created for an attempt, the job itself last.
+    """Return the objects of an attempt in the order of creation.
 
-    `runtime` is the one that a TrainJob brought, `first` the name of the first attempt's objects, `workload` Kueue's
-    record of an MPIJob as it was before Kueue changed it.
+    `runtime` is a TrainJob's own, `first` the name of the first attempt's objects, `workload` Kueue's Workload of an
+    MPIJob, which has the pods as they were before Kueue changed them.
     """
-    before, name = job["metadata"]["name"], f"{first}-a{attempt}"
-    made = _copy(job, job["apiVersion"], job["kind"], before, name, attempt)
+    previous, name = job["metadata"]["name"], f"{first}-a{attempt}"
+    copied = _copy(job, job["apiVersion"], job["kind"], previous, name, attempt)
     if workload is not None and job["kind"] == "MPIJob":
-        _restore_placing(made, workload)
+        _restore_before_kueue(copied, workload)
     if runtime is None:
-        return (made,)
-    return (_copy(runtime, job["apiVersion"], "TrainingRuntime", before, name, attempt), made)
+        return (copied,)
+    return (_copy(runtime, job["apiVersion"], "TrainingRuntime", previous, name, attempt), copied)
 
 
-def network_policy(policy: Mapping[str, Any], before: str, *, first: str, attempt: int) -> Document:
-    """Return the NetworkPolicy of an attempt, from that of the attempt before, whose job object is called so."""
-    return _copy(policy, "networking.k8s.io/v1", "NetworkPolicy", before, f"{first}-a{attempt}", attempt)
+def network_policy(policy: Mapping[str, Any], previous: str, *, first: str, attempt: int) -> Document:
+    """Return an attempt's NetworkPolicy from the previous attempt's, whose job object is named `previous`."""
+    return _copy(policy, "networking.k8s.io/v1", "NetworkPolicy", previous, f"{first}-a{attempt}", attempt)
 
 
-def _copy(document: Mapping[str, Any], api: str, kind: str, before: str, name: str, attempt: int) -> Document:
+def _copy(
+    document: Mapping[str, Any], api: str, kind: str, previous: str, name: str, attempt: int
+) -> Document:
     metadata = document["metadata"]
-    notes = metadata.get("annotations") or {}
-    made: Document = {
+    annotations = metadata.get("annotations") or {}
+    copied: Document = {
         "apiVersion": api,
         "kind": kind,
         "metadata": {
-            "name": name + str(metadata["name"]).removeprefix(before),
+            "name": name + str(metadata["name"]).removeprefix(previous),
             "namespace": metadata["namespace"],
             "labels": _numbered(metadata.get("labels") or {}, attempt),
         },
         "spec": copy.deepcopy(dict(document["spec"])),
     }
-    if kept := {key: notes[key] for key in _KEPT_NOTES if key in notes}:
-        made["metadata"]["annotations"] = kept
-    _rename(made, kind, before, name)
-    for _, template in pod_templates.templates(made, kind):
-        _renumber_pods(template, before, name, attempt)
-    return made
+    if kept := {key: annotations[key] for key in _KEPT_ANNOTATIONS if key in annotations}:
+        copied["metadata"]["annotations"] = kept
+    _rename(copied, kind, previous, name)
+    for _, template in pod_templates.templates(copied, kind):
+        _renumber_pods(template, previous, name, attempt)
+    return copied
 
 
 def _numbered(labels: Mapping[str, str], attempt: int) -> dict[str, str]:
     return {key: str(attempt) if key == well_known.ATTEMPT_LABEL else value for key, value in labels.items()}
 
 
-def _rename(made: Document, kind: str, before: str, name: str) -> None:
-    """Replace what names the attempt's own objects, and drop what was written onto the job after its creation."""
-    spec = made["spec"]
+def _rename(copied: Document, kind: str, previous: str, name: str) -> None:
+    """Replace the names of the attempt's own objects, and remove what was added to the job after its creation."""
+    spec = copied["spec"]
     match kind:
         case "TrainJob":
             spec.pop("suspend", None)
-            if spec["runtimeRef"].get("name") == before:
+            if spec["runtimeRef"].get("name") == previous:
                 spec["runtimeRef"]["name"] = name
             patches = [patch for patch in spec.get("runtimePatches") or () if not _is_of_queue(patch)]
             spec.pop("runtimePatches", None)
@@ -89,7 +90,7 @@ def _rename(made: Document, kind: str, before: str, name: str) -> None:
         case "NetworkPolicy":
             for labels in _selectors(spec):
                 for key in well_known.ENGINE_NAMES.values():
-                    if labels.get(key) == before:
+                    if labels.get(key) == previous:
                         labels[key] = name
 
 
@@ -98,7 +99,7 @@ def _is_of_queue(patch: Mapping[str, Any]) -> bool:
 
 
 def _selectors(value: Any) -> Iterator[Document]:
-    """Yield the labels by which a NetworkPolicy selects pods, wherever they stand."""
+    """Yield the labels of each selector in a NetworkPolicy."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key == "matchLabels":
@@ -109,31 +110,33 @@ def _selectors(value: Any) -> Iterator[Document]:
             yield from _selectors(one)
 
 
-def _renumber_pods(template: Any, before: str, name: str, attempt: int) -> None:
+def _renumber_pods(template: Any, previous: str, name: str, attempt: int) -> None:
     metadata = template.get("metadata") or {}
     metadata["labels"] = _numbered(metadata.get("labels") or {}, attempt)
     spec = template.get("spec") or {}
     for volume in spec.get("volumes") or ():
         match volume:
             case {"name": volumes.KEY_VOLUME, "secret": {"secretName": str(key)} as secret}:
-                secret["secretName"] = name + key.removeprefix(before)
+                secret["secretName"] = name + key.removeprefix(previous)
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         for variable in container.get("env") or ():
             match variable:
                 case {"name": "MPIJOB_ATTEMPT"}:
                     variable["value"] = str(attempt)
-                case {"name": "MPIJOB_SELF", "value": str(value)} if value == f"{before}-launcher.{before}":
+                case {"name": "MPIJOB_SELF", "value": str(value)} if (
+                    value == f"{previous}-launcher.{previous}"
+                ):
                     variable["value"] = f"{name}-launcher.{name}"
 
 
-def _restore_placing(job: Document, workload: Mapping[str, Any]) -> None:
-    """Take out of an MPIJob's pods what Kueue chose for the attempt before; it chooses again."""
-    original = {
+def _restore_before_kueue(job: Document, workload: Mapping[str, Any]) -> None:
+    # Kueue chooses flavors, and with them node labels and tolerations, for each attempt.
+    original_specs = {
         pod_set["name"]: pod_set["template"]["spec"] for pod_set in workload["spec"].get("podSets") or ()
     }
     for role, replica in job["spec"]["mpiReplicaSpecs"].items():
-        pod, told = replica["template"]["spec"], original.get(role.lower())
-        for field in _PLACING if told is not None else ():
+        pod, original_spec = replica["template"]["spec"], original_specs.get(role.lower())
+        for field in _SET_BY_KUEUE if original_spec is not None else ():
             pod.pop(field, None)
-            if told is not None and field in told:
-                pod[field] = copy.deepcopy(told[field])
+            if original_spec is not None and field in original_spec:
+                pod[field] = copy.deepcopy(original_spec[field])

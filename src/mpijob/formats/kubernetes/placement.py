@@ -1,7 +1,4 @@
-"""Where pods may run: selectors, tolerations, excluded machines, workers close together or apart; and back.
-
-The job says it in its own words (`Placement`); nothing here asks whether there is room.
-"""
+"""Where pods may run: a job's `Placement` ⇄ selectors, tolerations and affinity of its pods."""
 
 from __future__ import annotations
 
@@ -28,32 +25,30 @@ _WEIGHT = 100
 
 
 def pod_fields(job: MPIJob, shape: Shape, role: Role) -> Document:
-    """Return what a pod's spec says about its place.
-
-    The launcher shares the image, so it shares selector and taints; only workers are packed or spread.
-    """
-    wanted = job.placement
+    """Return the fields of a pod's spec about its placement."""
+    requested = job.placement
     fields: Document = {}
-    if wanted.node_selector:
-        fields["nodeSelector"] = dict(wanted.node_selector)
-    if wanted.tolerations:
-        fields["tolerations"] = [dict(toleration) for toleration in wanted.tolerations]
-    affinity = _excluding(copy.deepcopy(dict(wanted.affinity)), wanted.exclude_nodes)
-    if role is Role.WORKER and wanted.topology is Topology.SPREAD:
+    if requested.node_selector:
+        fields["nodeSelector"] = dict(requested.node_selector)
+    if requested.tolerations:
+        fields["tolerations"] = [dict(toleration) for toleration in requested.tolerations]
+    affinity = _excluding(copy.deepcopy(dict(requested.affinity)), requested.exclude_nodes)
+    if role is Role.WORKER and requested.topology is Topology.SPREAD:
         fields["topologySpreadConstraints"] = [_spread(job)]
+    # The launcher is not packed: it starts after the workers, and needs no fast network.
     elif role is Role.WORKER and (key := packing_key(job, shape)):
         affinity = _packed(affinity, _term(job, key))
     return fields | ({"affinity": affinity} if affinity else {})
 
 
 def pod_annotations(job: MPIJob, shape: Shape, role: Role) -> dict[str, str]:
-    """Return the request for Kueue's topology-aware scheduling, where the cluster's queue has it."""
+    """Return the request for Kueue's topology-aware scheduling, if the cluster's queue has it."""
     key = packing_key(job, shape)
     return {TOPOLOGY_ANNOTATION: key} if key and shape.topology_aware and role is Role.WORKER else {}
 
 
 def packing_key(job: MPIJob, shape: Shape) -> str:
-    """Return the label of the machines that packed workers are to share, or ""."""
+    """Return the node label whose value packed workers should share, "" if they are not packed."""
     keys = {
         Topology.PACKED_NODE: _HOST_KEY,
         Topology.PACKED_RACK: shape.rack_key,
@@ -80,25 +75,25 @@ def _spread(job: MPIJob) -> Document:
 
 
 def _packed(affinity: Document, term: Document) -> Document:
-    mine = dict(affinity.get("podAffinity") or {})
-    mine[_PREFERRED] = [*(mine.get(_PREFERRED) or []), term]
-    return affinity | {"podAffinity": mine}
+    own = dict(affinity.get("podAffinity") or {})
+    own[_PREFERRED] = [*(own.get(_PREFERRED) or []), term]
+    return affinity | {"podAffinity": own}
 
 
 def _excluding(affinity: Document, nodes: tuple[str, ...]) -> Document:
-    """Add the machines to every term: terms are alternatives, and one without them would let a machine in."""
+    # In every term: terms are alternatives, and one without the exclusion would allow the node.
     if not nodes:
         return affinity
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
-    mine = dict(affinity.get("nodeAffinity") or {})
-    terms = (mine.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    own = dict(affinity.get("nodeAffinity") or {})
+    terms = (own.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
     merged = [term | {"matchFields": [*(term.get("matchFields") or []), *fields]} for term in terms]
-    mine[_REQUIRED] = {"nodeSelectorTerms": merged}
-    return affinity | {"nodeAffinity": mine}
+    own[_REQUIRED] = {"nodeSelectorTerms": merged}
+    return affinity | {"nodeAffinity": own}
 
 
 def read(pod: Mapping[str, Any], shape: Shape) -> Placement:
-    """Return the placement that a worker's pod spec asks for, as far as a job has words for it."""
+    """Return the placement that a worker's pod spec asks for, as far as a job can express it."""
     affinity = copy.deepcopy(dict(pod.get("affinity") or {}))
     affinity, nodes = _without_excluded(affinity)
     affinity, topology = _without_packing(affinity)
@@ -138,8 +133,8 @@ def _excluded(term: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _excludes_one(field: Mapping[str, Any]) -> bool:
-    said = (field.get("key"), field.get("operator"), len(field.get("values") or ()))
-    return said == ("metadata.name", "NotIn", 1)
+    parts = (field.get("key"), field.get("operator"), len(field.get("values") or ()))
+    return parts == ("metadata.name", "NotIn", 1)
 
 
 def _stripped(term: Mapping[str, Any]) -> Document:
@@ -153,11 +148,11 @@ def _without_packing(affinity: Document) -> tuple[Document, Topology]:
     if not terms or not _is_ours(terms[-1]):
         return affinity, Topology.ANY
     key = terms.pop()["podAffinityTerm"]["topologyKey"]
-    mine = {name: value for name, value in affinity["podAffinity"].items() if name != _PREFERRED}
-    mine |= {_PREFERRED: terms} if terms else {}
+    own = {name: value for name, value in affinity["podAffinity"].items() if name != _PREFERRED}
+    own |= {_PREFERRED: terms} if terms else {}
     affinity = {name: value for name, value in affinity.items() if name != "podAffinity"}
     found = {_HOST_KEY: Topology.PACKED_NODE, ZONE_LABEL: Topology.PACKED_ZONE}
-    return affinity | ({"podAffinity": mine} if mine else {}), found.get(key, Topology.PACKED_RACK)
+    return affinity | ({"podAffinity": own} if own else {}), found.get(key, Topology.PACKED_RACK)
 
 
 def _is_ours(term: Mapping[str, Any]) -> bool:
@@ -166,6 +161,5 @@ def _is_ours(term: Mapping[str, Any]) -> bool:
 
 
 def node_place(name: str, labels: Mapping[str, str]) -> NodePlace:
-    """Return where a node stands by its labels."""
     rack = next((labels[key] for key in RACK_LABELS if labels.get(key)), "")
     return NodePlace(name, labels.get(ZONE_LABEL, ""), rack)

@@ -1,7 +1,7 @@
-"""Pod templates, read back: what they say in a job's own words, and what is left when that is taken out.
+"""Reads pod templates as a job's fields, and returns templates without those fields.
 
-The inverse of `pod_template`, and lenient: templates that somebody else wrote have no shape of ours, and say only
-a part of what a job says. Whatever a job says and no template can is carried by `passthrough`.
+The inverse of `pod_template`. It also reads templates that were not written here, so mounts field is optional.
+`passthrough` has the fields of a job that no template can express.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mpijob.formats.kubernetes.metadata.well_known import (
     Shape,
     container_of,
     is_ours,
-    plain,
+    unescape_variables,
 )
 from mpijob.formats.kubernetes.pod_template import PREPARE_CONTAINER
 from mpijob.formats.launch import command_line
@@ -34,20 +34,20 @@ from mpijob.model import Family, MPIJob, Resources, Role, Secret
 from mpijob.model.spec.quantity import NONE, parse
 
 Read = TypeVar("Read")
-_SHAPED = (
+_SHAPE_FIELDS = (
     "securityContext",
     "serviceAccountName",
     "automountServiceAccountToken",
     "enableServiceLinks",
     "schedulerName",
 )
-_TAKEN = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "imagePullSecrets")
-_TAKEN_TOO = ("priorityClassName", "restartPolicy", "terminationGracePeriodSeconds")
-_CONTAINER_TAKEN = ("image", "imagePullPolicy", "command", "args", "resources", "workingDir", "lifecycle")
+_POD_FIELDS = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "imagePullSecrets")
+_MORE_POD_FIELDS = ("priorityClassName", "restartPolicy", "terminationGracePeriodSeconds")
+_CONTAINER_FIELDS = ("image", "imagePullPolicy", "command", "args", "resources", "workingDir", "lifecycle")
 
 
 def understandable(read: Callable[..., Read]) -> Callable[..., Read]:
-    """Turn whatever a document of the wrong form does to its reader into one clear error."""
+    """Decorate a reader of documents: raise InvalidJob for a document that does not match its schema."""
 
     @functools.wraps(read)
     def reader(*args: Any, **kwargs: Any) -> Read:
@@ -63,20 +63,21 @@ def understandable(read: Callable[..., Read]) -> Callable[..., Read]:
 
 
 def from_pods(worker: Mapping[str, Any], launcher: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a job that two pod specs tell: image, command, variables, volumes and so on."""
-    main, front = container_of(worker), container_of(launcher)
+    """Return the fields of a job that a worker's and a launcher's pod spec express."""
+    main, launcher_container = container_of(worker), container_of(launcher)
     grace = worker.get("terminationGracePeriodSeconds")
-    variables = _variables(main) if is_ours(main) else _variables(main) | _variables(front)
+    # In a pair of ours every variable of the workers is also the launcher's, beside variables that start the ranks.
+    variables = _variables(main) if is_ours(main) else _variables(main) | _variables(launcher_container)
     return {
-        "image": main.get("image") or front.get("image") or "",
-        **_started(front),
+        "image": main.get("image") or launcher_container.get("image") or "",
+        **_started(launcher_container),
         "env": variables,
-        "secrets": _secrets_of_both(main, front),
-        "volumes": volumes.read(worker, main) or volumes.read(launcher, front),
+        "secrets": _secrets_of_both(main, launcher_container),
+        "volumes": volumes.read(worker, main) or volumes.read(launcher, launcher_container),
         "pull_secrets": tuple(secret["name"] for secret in worker.get("imagePullSecrets") or ()),
-        "pull_policy": str(main.get("imagePullPolicy") or front.get("imagePullPolicy") or ""),
+        "pull_policy": str(main.get("imagePullPolicy") or launcher_container.get("imagePullPolicy") or ""),
         "resources": resources(main),
-        "launcher": resources(front),
+        "launcher": resources(launcher_container),
         "placement": placement.read(worker, Shape()),
         "priority": worker.get("priorityClassName") or 0,
         "grace_seconds": 10.0 if grace is None else float(grace),
@@ -84,7 +85,7 @@ def from_pods(worker: Mapping[str, Any], launcher: Mapping[str, Any]) -> dict[st
 
 
 def _started(container: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the command, or the script with its arguments."""
+    """Return the fields for the command, or for the script and its arguments."""
     words = command(container)
     if words[:3] == ("/bin/sh", STEP, "script") and is_ours(container):
         return {"command": (), "script": words[3], "args": words[4:]}
@@ -92,13 +93,14 @@ def _started(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def command(container: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the user's command: what stands behind the shim of our own launch line, else all of it."""
-    words = [plain(str(word)) for word in container.get("args") or ()]
+    """Return the user's command: what follows our rank script in a launch line of ours, else all of it."""
+    words = [unescape_variables(str(word)) for word in container.get("args") or ()]
     if not is_ours(container):
-        return (*(plain(str(word)) for word in container.get("command") or ()), *words)
-    before = _census_words(container)
-    if before:
-        return tuple(words[before:])
+        return (*(unescape_variables(str(word)) for word in container.get("command") or ()), *words)
+    census_words = _census_words(container)
+    if census_words:
+        return tuple(words[census_words:])
+    # Several programs: each follows a shim of its own, and `passthrough` reads them.
     if words.count(SHIM) != 1:
         return tuple(words) if SHIM not in words else ()
     return tuple(words[words.index(SHIM) + 1 :])
@@ -110,7 +112,7 @@ def _census_words(container: Mapping[str, Any]) -> int:
 
 
 def is_our_variable(one: Mapping[str, Any], *, ours: bool) -> bool:
-    """Whether a variable is one that we set; in a container of ours also one of those that start the ranks."""
+    """Whether we set a variable; in a container of `ours` also one of those that start the ranks."""
     name, value = str(one.get("name")), one.get("value")
     return name.startswith("MPIJOB_") or (name, value) == ("HOME", HOME) or (ours and name in _SET_BY_US)
 
@@ -123,10 +125,10 @@ _SET_BY_US = frozenset(
 
 
 def _variables(container: Mapping[str, Any]) -> dict[str, str]:
-    """Return the user's variables; a worker of ours has no others, a launcher those that start the ranks."""
+    """Return the user's variables of a container."""
     ours, names = is_ours(container) and not _is_worker(container), _names(container)
     return {
-        variable["name"]: plain(str(variable.get("value", "")))
+        variable["name"]: unescape_variables(str(variable.get("value", "")))
         for variable in container.get("env") or ()
         if "valueFrom" not in variable and not is_our_variable(variable, ours=ours) and variable not in names
     }
@@ -137,7 +139,7 @@ def _is_worker(container: Mapping[str, Any]) -> bool:
 
 
 def _names(container: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the variables by which we name a job's runs elsewhere."""
+    """Return the variables with default names for a job's runs elsewhere."""
     name = next(
         (
             variable.get("value")
@@ -162,10 +164,10 @@ def _secrets(container: Mapping[str, Any]) -> tuple[Secret, ...]:
     return tuple(Secret(env=name, source=f"{key['name']}/{key['key']}") for name, key in keys)
 
 
-def _secrets_of_both(main: Mapping[str, Any], front: Mapping[str, Any]) -> tuple[Secret, ...]:
+def _secrets_of_both(main: Mapping[str, Any], launcher_container: Mapping[str, Any]) -> tuple[Secret, ...]:
     mine = _secrets(main)
     names = {one.env for one in mine}
-    return (*mine, *(secret for secret in _secrets(front) if secret.env not in names))
+    return (*mine, *(secret for secret in _secrets(launcher_container) if secret.env not in names))
 
 
 def _secret_key(one: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -174,12 +176,10 @@ def _secret_key(one: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def resources(container: Mapping[str, Any]) -> Resources:
-    """Return what a container may use: its limits, filled up by its requests.
-
-    A launcher of ours requests less CPU than it may use, and means what it requests.
-    """
-    said = container.get("resources") or {}
-    limits, requests = dict(said.get("limits") or {}), dict(said.get("requests") or {})
+    """Return a container's resources: its limits, else its requests."""
+    stated = container.get("resources") or {}
+    # A launcher of ours has a higher CPU limit than the job asks for (LAUNCHER_CORES): there the request counts.
+    limits, requests = dict(stated.get("limits") or {}), dict(stated.get("requests") or {})
     launches = is_ours(container) and not _is_worker(container)
     amounts = limits | requests if launches else requests | limits
     kinds = [name for name in amounts if is_gpu(name)]
@@ -194,16 +194,16 @@ def _devices(amount: Any) -> int:
     try:
         return int(amount)
     except ValueError:
-        # An API server takes 8000m for 8.
+        # The API server accepts 8000m for 8.
         return math.ceil(parse(amount))
 
 
 def stripped(template: Mapping[str, Any], *, managed: bool) -> Document:
-    """Return a pod template without what a job says itself, its main container called as we call it."""
+    """Return a pod template without what a job expresses; its main container gets our name."""
     rest = copy.deepcopy(dict(template))
     pod = rest.get("spec") or {}
     main: Any = container_of(pod)
-    for field in (*_TAKEN, *_TAKEN_TOO, *(_SHAPED if managed else ())):
+    for field in (*_POD_FIELDS, *_MORE_POD_FIELDS, *(_SHAPE_FIELDS if managed else ())):
         pod.pop(field, None)
     _strip_volumes(pod, main)
     if managed:
@@ -232,7 +232,7 @@ def _strip_container(main: MutableMapping[str, Any]) -> None:
         if "valueFrom" in variable and not _secret_key(variable)
     ]
     main["env"] = [one for one in kept if not is_our_variable(one, ours=ours)]
-    for field in _CONTAINER_TAKEN:
+    for field in _CONTAINER_FIELDS:
         main.pop(field, None)
     main["name"] = CONTAINER
     if not main["env"]:
@@ -241,16 +241,16 @@ def _strip_container(main: MutableMapping[str, Any]) -> None:
 
 def _strip_volumes(pod: MutableMapping[str, Any], main: Any) -> None:
     read = {one.mount for one in volumes.read(pod, main)}
-    every = main.get("volumeMounts") or ()
-    kept = [one for one in every if one["mountPath"] not in read or "subPath" in one]
-    gone = {one["name"] for one in every if one not in kept} - {one["name"] for one in kept}
+    mounts = main.get("volumeMounts") or ()
+    kept = [one for one in mounts if one["mountPath"] not in read or "subPath" in one]
+    unused = {one["name"] for one in mounts if one not in kept} - {one["name"] for one in kept}
     used = {
         mount.get("name")
         for other in pod.get("containers") or ()
         if other is not main
         for mount in _mounts(other)
     }
-    pod["volumes"] = [volume for volume in pod.get("volumes") or () if volume["name"] not in gone - used]
+    pod["volumes"] = [volume for volume in pod.get("volumes") or () if volume["name"] not in unused - used]
     main["volumeMounts"] = kept
     for holder, field in ((pod, "volumes"), (main, "volumeMounts")):
         if not holder[field]:
@@ -262,7 +262,7 @@ def _mounts(container: Mapping[str, Any]) -> Any:
 
 
 def strip_labels(metadata: MutableMapping[str, Any]) -> None:
-    """Take the labels and annotations out that a job says itself or that are ours."""
+    """Remove labels and annotations that are ours or that a job expresses."""
     for field in ("labels", "annotations"):
         if field in metadata:
             kept = {key: value for key, value in metadata[field].items() if not key.startswith(OUR_LABELS)}

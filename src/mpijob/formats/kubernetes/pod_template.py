@@ -1,9 +1,8 @@
-"""The pod template that both cluster dialects share: one plain image, an ordinary user, ssh on 2222.
+"""The pod templates of launcher and workers, for both engines.
 
-The shape was proved under the restricted Pod Security Standard: an init container of the user's own
-image writes a passwd file, the ssh configuration and the rank's text into an empty volume, and the main
-container runs one of the texts of `pod_scripts`. Nothing asks for what OpenShift's restricted-v2 refuses, as
-long as the `Shape` names no user ID and no capability. `pod_reader` is the way back.
+An init container of the user's image writes a passwd file, the ssh configuration and the rank's script into an empty
+volume, and the main container runs one of the scripts of `pod_scripts`. Pods meet the restricted Pod Security
+Standard, and OpenShift's restricted-v2 if the `Shape` has no user ID and no capability. `pod_reader` is the inverse.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from mpijob.errors import Finding, Severity
 from mpijob.formats.kubernetes import placement, s3_sidecars, volumes
 from mpijob.formats.kubernetes.metadata import well_known, worker_groups
 from mpijob.formats.kubernetes.metadata.well_known import CONTAINER as CONTAINER
-from mpijob.formats.kubernetes.metadata.well_known import HOME, Document, Order, Shape, exact
+from mpijob.formats.kubernetes.metadata.well_known import HOME, Document, Order, Shape, escape_variables
 from mpijob.formats.kubernetes.metadata.well_known import container_of as container_of
 from mpijob.formats.launch import (
     batch_environment,
@@ -36,8 +35,9 @@ from mpijob.model.spec.quantity import NONE, Amount
 
 PREPARE_CONTAINER = "mpijob-prepare"
 POD_ADDRESS = "MPIJOB_POD_IP"
-# No word of a user's can be this.
+# A placeholder that no user's word equals: arguments cannot contain NUL.
 _ADDRESS = "\0address"
+# A sidecar that never ends would keep a finished job running, and its proxy does not carry MPI's connections.
 _ISTIO = "sidecar.istio.io/inject"
 _DEVICES = {
     "nvidia.com/": "/dev/nvidia[0-9]*",
@@ -57,17 +57,17 @@ def template(
 ) -> Document:
     """Return the pod template of the launcher or of a worker.
 
-    `order` says what the launcher may count on; `without` names variables that the engine sets itself.
+    `order` is what the launcher can rely on; variables in `without` are set by the engine itself.
     """
     files = _files(job, shape, role)
     return {"metadata": _metadata(job, shape, role), "spec": _spec(job, shape, role, order, without, files)}
 
 
 def group_template(part: Part, shape: Shape, secret: str) -> Document:
-    """Return the pod template of a worker of one group; the job's key is in this Secret."""
-    role, files = Role.WORKER, _files(part.job, shape, Role.WORKER) | {"group.sh": _of_group(part, shape)}
+    """Return the pod template of a group's worker; `secret` is the Secret with the job's key."""
+    role, files = Role.WORKER, _files(part.job, shape, Role.WORKER) | {"group.sh": _group_script(part, shape)}
     spec = _spec(part.job, shape, role, Order.READY, frozenset(), files)
-    # Trainer gives the key to the workers of no group alone.
+    # Trainer mounts the key only into the replicated jobs `node` and `launcher`.
     if part.group:
         spec["volumes"].append(volumes.ssh_key(secret))
         spec["containers"][0]["volumeMounts"].append(volumes.ssh_mount())
@@ -80,30 +80,30 @@ def group_template(part: Part, shape: Shape, secret: str) -> Document:
     return {"metadata": metadata, "spec": spec}
 
 
-def _of_group(part: Part, shape: Shape) -> str:
-    """Return what the wrapper of a rank reads where workers differ, as a shell says it."""
-    own = {"MPIJOB_SLOTS": str(part.job.slots)} | _gpus(part.job)
-    own |= {"MPIJOB_DEVICES_PLANNED": str(_devices(part.job, shape))}
-    own |= {command_line.GROUP: part.group} if part.group else {}
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in own.items())
+def _group_script(part: Part, shape: Shape) -> str:
+    """Return a shell script with the variables that differ between groups; the rank script sources it."""
+    group_variables = {"MPIJOB_SLOTS": str(part.job.slots)} | _gpus(part.job)
+    group_variables |= {"MPIJOB_DEVICES_PLANNED": str(_devices(part.job, shape))}
+    group_variables |= {command_line.GROUP: part.group} if part.group else {}
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in group_variables.items())
 
 
 def launch_words(job: MPIJob, shape: Shape) -> tuple[list[str], int]:
-    """Return the launcher's arguments, exact for Kubernetes, and how many of them are the census's own.
+    """Return the launcher's arguments and how many of them are for the census only.
 
-    The census runs the very same line with ranks that only say who they are; a command that brings its
-    own launcher is run as it is, so a line of ours stands before it.
+    The census runs the same launch line. If the user's command has a launcher of its own, it runs unchanged, and a
+    line of ours for the census precedes it.
     """
-    own = launcher_of(job)
-    if own is None:
-        return _exact(_line(job, shape)), 0
+    group_variables = launcher_of(job)
+    if group_variables is None:
+        return _escaped(_line(job, shape)), 0
     before = _line(job.replace(command=("true",), args=(), programs=()), shape) if job.census else ()
     words = ("/bin/sh", well_known.STEP, "script", *job.argv) if job.script else job.argv
-    return _exact((*before, *words)), len(before)
+    return _escaped((*before, *words)), len(before)
 
 
 def notices(job: MPIJob, shape: Shape) -> Iterator[Finding]:
-    """Return what a user should know about how the job looks as pods."""
+    """Yield notices about how the job runs in pods."""
     inline = any(volume.kind is VolumeKind.NFS for volume in job.volumes) and not shape.nfs_driver
     if inline:
         message = "NFS is mounted directly, which the restricted policy of many namespaces refuses"
@@ -122,14 +122,14 @@ def _notice(field: str, message: str, hint: str) -> Finding:
 
 
 def priority_class(job: MPIJob, shape: Shape) -> str:
-    """Return the pods' priority class: the one named, or the one that a word has on this cluster."""
+    """Return the pods' priority class: the named one, or the cluster's for a priority word; "" for none."""
     if str(job.priority) in shape.priority_classes:
         return shape.priority_classes[str(job.priority)]
     return job.priority if isinstance(job.priority, str) and job.priority not in PRIORITIES else ""
 
 
-def _exact(words: tuple[str, ...]) -> list[str]:
-    return [f"$({POD_ADDRESS})" if word == _ADDRESS else exact((word,))[0] for word in words]
+def _escaped(words: tuple[str, ...]) -> list[str]:
+    return [f"$({POD_ADDRESS})" if word == _ADDRESS else escape_variables((word,))[0] for word in words]
 
 
 def _line(job: MPIJob, shape: Shape) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ def _spec(
     if name := priority_class(job, shape):
         spec["priorityClassName"] = name
     if scheduler := shape.scheduler or well_known.SCHEDULERS.get(shape.gang, ""):
-        # A pod group counts only pods that its own scheduler places.
+        # A pod group counts only pods that its own scheduler has placed.
         spec["schedulerName"] = scheduler
     return spec | placement.pod_fields(job, shape, role)
 
@@ -234,15 +234,15 @@ def _image(job: MPIJob, shape: Shape, role: Role) -> str:
 
 
 def _prepare(job: MPIJob, shape: Shape, role: Role, files: Mapping[str, str]) -> Document:
-    texts = [pod_scripts.sshd_config(), pod_scripts.ssh_config(), pod_scripts.agent(), pod_scripts.RANK]
-    texts += [word for name, text in files.items() for word in (name, text)]
+    init_args = [pod_scripts.sshd_config(), pod_scripts.ssh_config(), pod_scripts.agent(), pod_scripts.RANK]
+    init_args += [word for name, text in files.items() for word in (name, text)]
     container: Document = {
         "name": PREPARE_CONTAINER,
         "image": _image(job, shape, role),
-        "command": ["/bin/sh", "-c", exact([pod_scripts.PREPARE])[0], "mpijob-prepare"],
-        "args": exact(texts),
+        "command": ["/bin/sh", "-c", escape_variables([pod_scripts.PREPARE])[0], "mpijob-prepare"],
+        "args": escape_variables(init_args),
         "securityContext": _container_security(shape, main=False),
-        "resources": _resources(_plain(_of(job, role)), cores=_cores(shape, role)),
+        "resources": _resources(_without_devices(_resources_of(job, role)), cores=_cores(shape, role)),
         "volumeMounts": [{"name": "mpijob-home", "mountPath": HOME}],
     }
     if job.pull_policy:
@@ -255,7 +255,7 @@ def _prepare(job: MPIJob, shape: Shape, role: Role, files: Mapping[str, str]) ->
 
 
 def _files(job: MPIJob, shape: Shape, role: Role) -> dict[str, str]:
-    """Return what else lies in a pod's home, by name."""
+    """Return additional files of a pod's home, by path."""
     files = {"python/sitecustomize.py": shape.python} if shape.python else {}
     if job.script:
         files["step.sh"] = batch_environment.text(batch_environment.STEP)
@@ -295,15 +295,15 @@ def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: fro
     launching = role is Role.LAUNCHER
     text = launcher_script.LAUNCHER if launching else pod_scripts.WORKER
     variables = _launcher_env(job, shape, order) if launching else _worker_env(job)
-    # Each name once: the user's own wins.
+    # Each name once: the user's group_variables wins.
     given = without | {secret.env for secret in job.secrets}
     container: Document = {
         "name": CONTAINER,
         "image": _image(job, shape, role),
-        "command": ["/bin/sh", "-c", exact([text])[0], f"mpijob-{role.value}"],
+        "command": ["/bin/sh", "-c", escape_variables([text])[0], f"mpijob-{role.value}"],
         "env": [*_values(variables, given), *_secrets(job, shape), *_from_pod(launching)],
         "securityContext": _container_security(shape, main=True),
-        "resources": _resources(_of(job, role), cores=_cores(shape, role)),
+        "resources": _resources(_resources_of(job, role), cores=_cores(shape, role)),
         "volumeMounts": [
             {"name": "mpijob-home", "mountPath": HOME},
             {"name": "mpijob-home", "mountPath": "/etc/passwd", "subPath": "passwd", "readOnly": True},
@@ -318,19 +318,19 @@ def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: fro
         container |= _sshd_port()
         container["volumeMounts"] += _profiler_mount(shape)
     if job.signal.seconds_before > 0:
-        container["lifecycle"] = _before_the_end(job, launching)
+        container["lifecycle"] = _pre_stop(job, launching)
     return container
 
 
 def _sshd_port() -> Document:
-    """A start-up probe alone: it makes the pod Ready once and then rests, where a readiness probe would
-    leave a line in sshd's log for every connection that says nothing."""
+    # Not a readiness probe, which would open a connection every few seconds for the job's whole time: sshd starts a
+    # process for each.
     probe = {"tcpSocket": {"port": well_known.SSH_PORT}, "periodSeconds": 1, "failureThreshold": 120}
     return {"ports": [{"name": "ssh", "containerPort": well_known.SSH_PORT}], "startupProbe": probe}
 
 
-def _before_the_end(job: MPIJob, launching: bool) -> Document:
-    """Workers tell their ranks; the launcher only waits, because its own end would end the ranks at once."""
+def _pre_stop(job: MPIJob, launching: bool) -> Document:
+    # Workers signal their ranks. The launcher only waits (signal 0), because its end would kill the ranks at once.
     signal = "0" if launching else job.signal.name.removeprefix("SIG")
     seconds = str(math.ceil(job.signal.seconds_before))
     return {
@@ -338,21 +338,21 @@ def _before_the_end(job: MPIJob, launching: bool) -> Document:
     }
 
 
-def _of(job: MPIJob, role: Role) -> Resources:
+def _resources_of(job: MPIJob, role: Role) -> Resources:
     return job.launcher if role is Role.LAUNCHER else job.resources
 
 
-def _plain(resources: Resources) -> Resources:
+def _without_devices(resources: Resources) -> Resources:
     return Resources(cpu=resources.cpu, memory=resources.memory)
 
 
 def _cores(shape: Shape, role: Role) -> float:
-    """A throttled launcher would start a large world slowly, and spends its CPU only then."""
+    # A throttled launcher would start a large world slowly; afterwards it needs little.
     return shape.launcher_cores if role is Role.LAUNCHER else 0.0
 
 
 def _resources(resources: Resources, *, cores: float = 0.0) -> Document:
-    """Return requests and limits; `cores` is the CPU limit where less is requested."""
+    """Return requests and limits; `cores` is a CPU limit above the request."""
     asked = {"cpu": resources.cpu, "memory": resources.memory}
     amounts = {name: quantity(amount) for name, amount in asked.items() if amount != NONE}
     if resources.gpu:
@@ -366,12 +366,12 @@ def _is_less(resources: Resources, cores: float) -> bool:
     try:
         return resources.cores < cores
     except ValueError:
-        # What is no amount is written as it stands, and refused where it is checked.
+        # A malformed amount is written unchanged; `checks` reports it.
         return False
 
 
 def quantity(amount: Amount) -> str:
-    """Return an amount as Kubernetes reads it."""
+    """Return an amount in Kubernetes' syntax."""
     if isinstance(amount, float):
         return f"{amount:.9f}".rstrip("0").rstrip(".")
     return str(amount)
@@ -379,7 +379,7 @@ def quantity(amount: Amount) -> str:
 
 def _values(variables: Mapping[str, str], without: frozenset[str]) -> list[Document]:
     kept = {name: value for name, value in variables.items() if name not in without}
-    return [{"name": name, "value": exact((value,))[0]} for name, value in kept.items()]
+    return [{"name": name, "value": escape_variables((value,))[0]} for name, value in kept.items()]
 
 
 def _secrets(job: MPIJob, shape: Shape) -> list[Document]:
@@ -411,7 +411,7 @@ def _worker_env(job: MPIJob) -> dict[str, str]:
 
 
 def _for_ranks(job: MPIJob, shape: Shape) -> dict[str, str]:
-    """Return the variables that go to every rank, secrets apart."""
+    """Return the variables for every rank, except secrets."""
     ours = {"MPIJOB_SLOTS": str(job.slots), "MPIJOB_ATTEMPT": str(shape.attempt)} | _gpus(job)
     if job.launch.stdin:
         ours["MPIJOB_STDIN"] = job.launch.stdin
@@ -422,14 +422,15 @@ def _for_ranks(job: MPIJob, shape: Shape) -> dict[str, str]:
 
 
 def _gpus(job: MPIJob) -> dict[str, str]:
-    """Return what ranks are told of their worker's GPUs; of groups, each worker tells it to its own (`group.sh`)."""
+    """Return the variables about a worker's GPUs. In a job with groups each worker has its own (`group.sh`)."""
     kind = job.resources.gpu_kind
     devices = next((path for name, path in _DEVICES.items() if kind.startswith(name)), "")
     return {"MPIJOB_GPUS": str(job.resources.gpu), "MPIJOB_DEVICES": devices if job.resources.gpu else ""}
 
 
 def _devices(job: MPIJob, shape: Shape) -> int:
-    """Return how many devices a rank is to see when ranks are counted, at least."""
+    """Return the least number of devices that a rank must see in the census."""
+    # A node may offer several MIG slices of one device.
     gpus, kind = job.resources.gpu, job.resources.gpu_kind
     whole = gpus if not kind.startswith(MIG_PREFIX) else min(gpus, 1)
     return whole if shape.prove_gpus else 0
@@ -458,8 +459,8 @@ def _launcher_env(job: MPIJob, shape: Shape, order: Order) -> dict[str, str]:
 
 
 def _census_plan(job: MPIJob, shape: Shape) -> dict[str, str]:
-    """Return what the census is compared with; 0 where the mapping is the library's own business."""
-    placed = () if _places_itself(job.launch) else hostfile.rank_counts(job)
+    """Return the plan for the census; 0 if only the MPI library knows where ranks go."""
+    placed = () if _has_own_mapping(job.launch) else hostfile.rank_counts(job)
     _, words = launch_words(job, shape)
     return {
         "MPIJOB_PROVE": "1" if job.census else "0",
@@ -471,10 +472,10 @@ def _census_plan(job: MPIJob, shape: Shape) -> dict[str, str]:
 
 
 def _groups(job: MPIJob) -> str:
-    """Return what the launcher writes its hostfile from: the pods' name, number and slots of each group."""
+    """Return the groups as `NAME:WORKERS:SLOTS`, from which the launcher writes its hostfile."""
     return " ".join(f"{one.replicated_job}:{one.number}:{one.slots}" for one in worker_groups.of(job))
 
 
-def _places_itself(launch: Launch) -> bool:
-    """Return whether the MPI library is told by the user where ranks go."""
+def _has_own_mapping(launch: Launch) -> bool:
+    """Whether the user's settings or flags decide where ranks go."""
     return bool(launch.rankfile or launch.flags or any("rmaps" in key for key in launch.settings))

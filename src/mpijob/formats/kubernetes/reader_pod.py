@@ -1,8 +1,6 @@
-"""The pod through which the files of a job's volume claims are read: short-lived and restricted.
+"""The pod through which files of a job's volume claims are read: short-lived, restricted and read only.
 
-It runs the job's own image as the job's own user, so that it can read what the job wrote, and mounts the claims read
-only, each below `ROOT` at its path in the job. It has no token of the cluster, writes nowhere, and ends by itself
-should whoever made it be gone. It never carries the label of the job's network (`mpijob.dev/uid`).
+It mounts each claim below `ROOT` at the claim's path in the job.
 """
 
 from __future__ import annotations
@@ -36,14 +34,15 @@ def document(
     user: int | None,
     node: str = "",
 ) -> Document:
-    """Return the pod, which ends `seconds` after its start at the latest.
+    """Return the pod, which ends at the latest `seconds` after its start.
 
-    `owner` is the reference to the job's object, `security` that of the job's own pods, `user` runs it where they
-    name nobody. `node` is the machine that holds a claim which no other may mount.
+    `owner` is the reference to the job's object, `security` the security context of the job's pods, `user` the user
+    ID if that has none. `node` is the machine of a claim that only one node may mount.
     """
     return {
         "apiVersion": "v1",
         "kind": "Pod",
+        # Without the uid label: the job's NetworkPolicy would let it reach the ranks.
         "metadata": {
             "name": f"{job.name[:_LONGEST_STEM].rstrip('-')}-mpijob-reader-{suffix}",
             "namespace": job.namespace,
@@ -63,6 +62,7 @@ def document(
 def _spec(job: MPIJob, claims: Sequence[Volume], seconds: int, security: Document) -> Document:
     spec: Document = {
         "restartPolicy": "Never",
+        # If the process that created it is killed, it ends by itself.
         "activeDeadlineSeconds": seconds,
         "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,
@@ -107,13 +107,14 @@ def _sources(claims: Sequence[Volume]) -> list[str]:
 
 
 def place(volume: Volume) -> str:
-    """Return where the reader has a claim that the job has at its mount."""
+    """Return the path in the reader of a claim that the job has at its mount."""
     return f"{ROOT}/{volume.mount.strip('/')}"
 
 
-def _security(theirs: Mapping[str, Any], user: int | None) -> Document:
-    """Return the job's own user and groups; never the superuser, as whom restricted pods may not run."""
-    kept = {key: theirs[key] for key in _KEPT_SECURITY if key in theirs}
+def _security(job_security: Mapping[str, Any], user: int | None) -> Document:
+    """Return the job's own user and groups, with which it can read the job's files."""
+    kept = {key: job_security[key] for key in _KEPT_SECURITY if key in job_security}
+    # Restricted pods may not run as root.
     if not kept.get("runAsUser"):
         kept.pop("runAsUser", None)
         kept |= {} if user is None else {"runAsUser": user}
@@ -126,7 +127,7 @@ def _security(theirs: Mapping[str, Any], user: int | None) -> Document:
 
 
 def _place(job: MPIJob, node: str) -> Document:
-    """Return the machines on which the job itself may run, or the one that has its claim."""
+    """Return the job's own placement, or the node that has its claim."""
     found = placement.pod_fields(
         job.replace(placement=job.placement.replace(affinity={})), Shape(), Role.LAUNCHER
     )

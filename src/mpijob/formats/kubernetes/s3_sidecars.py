@@ -1,8 +1,7 @@
-"""S3 volumes in pods: a container that fetches the folder before the job, one that stores what changes while it runs.
+"""Containers for S3 volumes: one fetches the folder before the job, one stores changes while the job runs.
 
-Both run our services' image with the variables of the data connection, a Secret of the namespace; neither the user's
-container nor a document ever holds its keys. The storing one stands beside each worker and outlives it: when the
-job ends, the pod is told to go, and it goes when what is left has been stored.
+Both run our service image with the variables of the data connection, a Secret of the namespace. The user's container
+and the job's documents never contain its keys.
 """
 
 from __future__ import annotations
@@ -12,27 +11,26 @@ from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
 from mpijob.model import MPIJob, Role, Volume, VolumeKind
 
 FETCH, KEEP = volumes.FETCH, "mpijob-keep-"
-# How long a pod may take to store what is left.
+# Seconds of termination grace in which the rest is stored. The container is deleted with its worker's pod, when the
+# job has ended.
 STORING_SECONDS = 600
 _PLACE = "/mpijob/data"
-# the home is the volume itself: a profile that a job writes there is nobody's (it could name a program to run)
+# HOME is the volume, in which the job writes: a profile in it could name a program to run (credential_process).
 _NO_PROFILES = [
     {"name": name, "value": "/dev/null"} for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
 ]
 
 
 def is_ours(name: str) -> bool:
-    """Whether a container is one of these."""
     return name.startswith((FETCH, KEEP))
 
 
 def stores(job: MPIJob) -> bool:
-    """Whether something is stored when the job ends."""
     return any(volume.kind is VolumeKind.S3 and not volume.read_only for volume in job.volumes)
 
 
 def fetching(job: MPIJob, shape: Shape, security: Document) -> list[Document]:
-    """Return the containers that fetch, one for each S3 volume."""
+    """Return the init containers that fetch, one for each S3 volume."""
     return [
         _container(f"{FETCH}{at}", "fetch", at, one, shape, security)
         for at, one in enumerate(job.volumes)
@@ -41,7 +39,7 @@ def fetching(job: MPIJob, shape: Shape, security: Document) -> list[Document]:
 
 
 def keeping(job: MPIJob, shape: Shape, role: Role, security: Document) -> list[Document]:
-    """Return the containers that store beside a worker, one for each S3 volume that may be written to."""
+    """Return the containers beside a worker that store, one for each writable S3 volume."""
     if role is not Role.WORKER:
         return []
     return [

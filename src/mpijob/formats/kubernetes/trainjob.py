@@ -1,9 +1,6 @@
-"""Kubeflow Trainer's TrainJob with a TrainingRuntime of its own (trainer.kubeflow.org/v1alpha1), both ways.
+"""A job ⇄ Kubeflow Trainer's TrainJob with a TrainingRuntime of its own (trainer.kubeflow.org/v1alpha1).
 
-Trainer puts `spec.trainer.image` into the launcher only, lets a runtime's numNodes multiply the launcher,
-retries a failed mpirun silently and knows Open MPI alone. So every job brings its runtime, in its own
-namespace and of its own name: the user's image in every role, resources and variables for launcher and
-workers apart, no retries, workers first. `mpijob` is the neighbour for what Trainer cannot do.
+`mpijob` writes jobs for the MPI Operator.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ API = "trainer.kubeflow.org/v1alpha1"
 RUNTIME, JOB = "TrainingRuntime", "TrainJob"
 _RUNTIMES = (RUNTIME, "ClusterTrainingRuntime")
 _STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
-# The Kubeflow SDK passes over runtimes without it.
+# The Kubeflow SDK ignores runtimes without it.
 _FRAMEWORK_LABEL = "trainer.kubeflow.org/framework"
 _SERVER_FIELDS = (
     *(
@@ -50,16 +47,16 @@ _SERVER_FIELDS = (
 )
 # Trainer's Secret with the job's key.
 KEY_SUFFIX = "-mpi-ssh-auth"
-# JobSet lets one job depend on so many others.
-_MOST_AWAITED = 5
-# What Kubernetes puts behind a pod's name.
-_RANDOM = "x" * 5
+# JobSet's limit for `dependsOn`.
+_MAX_DEPENDS_ON = 5
+# The random suffix of a Job's pods.
+_RANDOM_SUFFIX = "x" * 5
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_TRAINER_TAKEN = ("image", "command", "args", "env", "numNodes", "numProcPerNode", "resourcesPerNode")
+_TRAINER_FIELDS = ("image", "command", "args", "env", "numNodes", "numProcPerNode", "resourcesPerNode")
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A job as read from foreign documents, with what they contain beyond it and where they disagree."""
+    """A job read from documents, with their fields that no job has, and remarks on differences."""
 
     job: MPIJob
     foreign: Foreign = Foreign()
@@ -67,15 +64,17 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = None) -> tuple[Document, ...]:
-    """Return the runtime and the job, in the order in which they are created."""
+    """Return the runtime and the job, in the order of creation; raise InvalidJob if Trainer cannot run the job."""
     shape = shape or Shape()
     if shape.family is not Family.OPENMPI:
         message = f"Trainer starts Open MPI only, and the job uses {shape.family.value}"
         raise well_known.refuse("mpi", message, "use the MPI Operator for this job")
     hosts = (workers.host("", workers.number - 1) for workers in worker_groups.of(job))
     well_known.refuse_long_names(
-        job, shape, f"-launcher-0-0-{_RANDOM}", *(f"{host}-{_RANDOM}" for host in hosts)
+        job, shape, f"-launcher-0-0-{_RANDOM_SUFFIX}", *(f"{host}-{_RANDOM_SUFFIX}" for host in hosts)
     )
+    # Each job has a runtime: `spec.trainer.image` sets the launcher's image only, and neither resources nor variables
+    # of workers can be set in a TrainJob (trainer#2825, trainer#4030).
     documents = (_runtime(job, shape), _trainjob(job, shape))
     passthrough.annotate(documents[1], job, native(documents))
     if job.groups:
@@ -85,17 +84,19 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
 
 @understandable
 def read(documents: Sequence[Mapping[str, Any]]) -> Reading:
-    """Return the job of a TrainJob and, where it is given, its runtime."""
+    """Return the job of a TrainJob and its runtime; without the runtime, what the TrainJob itself expresses."""
     trainjob = _of_kind(documents, (JOB,))
     if trainjob is None:
         raise InvalidJob("there is no TrainJob among the documents", hint=f"kind: {JOB}, apiVersion: {API}")
     notes = trainjob["metadata"].get("annotations") or {}
-    job = passthrough.whole(native(documents), notes, launch_line(documents))
-    known = passthrough.beyond(_without_known(documents), _written_alike(job))
-    return Reading(job, known, tuple(_remarks(documents)))
+    job = passthrough.annotated_job(native(documents), notes, launch_line(documents))
+    foreign = passthrough.beyond(_without_expressed(documents), _own_documents(job))
+    return Reading(job, foreign, tuple(_remarks(documents)))
 
 
 def _runtime(job: MPIJob, shape: Shape) -> Document:
+    # Trainer applies numNodes of a runtime to the replicated job with the trainer label, which is the launcher. The
+    # number of workers is in the TrainJob, from which Trainer sets it for `node`.
     spec: Document = {"mlPolicy": {"numNodes": 1, "mpi": _mpi_policy(job)}}
     if shape.gang is Gang.COSCHEDULING:
         seconds = math.ceil(job.gang_timeout_seconds)
@@ -115,28 +116,32 @@ def _mpi_policy(job: MPIJob) -> Document:
         "numProcPerNode": job.slots,
         "mpiImplementation": "OpenMPI",
         "sshAuthMountPath": well_known.SSH,
+        # With True there are two pods for one node (trainer#3954), and the launcher needs a worker's resources.
         "runLauncherAsNode": False,
     }
 
 
 def _jobset(job: MPIJob, shape: Shape) -> Document:
-    """Workers first, then the launcher; with a pod group all at once, because a gang that waits for a
-    launcher that waits for the gang never starts."""
+    # The launcher starts when the workers are ready, but not in a pod group: Trainer counts the launcher in
+    # `minMember`, and a gang that waits for a launcher that waits for the gang never starts. There the launcher
+    # itself waits.
     workers = _workers_of(job, shape)
-    order = Order.READY if shape.gang is Gang.NONE and len(workers) <= _MOST_AWAITED else Order.OPEN
+    order = Order.READY if shape.gang is Gang.NONE and len(workers) <= _MAX_DEPENDS_ON else Order.OPEN
     launcher = _replicated("launcher", pod_template.template(job, shape, Role.LAUNCHER, order=order))
     launcher["template"]["metadata"] = {"labels": {_STEP_LABEL: "trainer"}}
     if order is Order.READY:
         launcher["dependsOn"] = [{"name": worker["name"], "status": "Ready"} for worker in workers]
     return {
+        # Names must resolve before a pod is ready: the workers' daemons call the launcher back.
         "network": {"publishNotReadyAddresses": True},
+        # Workers run sshd and never complete.
         "successPolicy": {"operator": "All", "targetReplicatedJobs": ["launcher"]},
         "replicatedJobs": [*workers, launcher],
     }
 
 
 def _workers_of(job: MPIJob, shape: Shape) -> list[Document]:
-    """Return the jobs that make the workers' pods: Trainer sets how many there are of no group, we of the others."""
+    """Return the replicated jobs of the workers. Trainer sets the number of workers without a group."""
     if not job.groups:
         return [_replicated(NODE, pod_template.template(job, shape, Role.WORKER))]
     found = []
@@ -152,6 +157,7 @@ def _workers_of(job: MPIJob, shape: Shape) -> list[Document]:
 
 
 def _replicated(name: str, template: Document) -> Document:
+    # The default backoffLimit of 6 would repeat a failed mpirun silently.
     return {"name": name, "replicas": 1, "template": {"spec": {"backoffLimit": 0, "template": template}}}
 
 
@@ -173,13 +179,13 @@ def _trainjob(job: MPIJob, shape: Shape) -> Document:
 
 
 def _nodes(job: MPIJob) -> int:
-    """Return how many workers Trainer is to make: those of no group; where all are in groups, it makes none."""
+    """Return numNodes. If all workers are in groups there is no job `node`, and Trainer applies it to none."""
     first = job.parts[0]
     return job.workers if first.group else first.job.workers
 
 
 def job_metadata(job: MPIJob, shape: Shape) -> Document:
-    """Return the metadata of the engine's job object: labels that queues and people look at."""
+    """Return the metadata of the engine's job object."""
     labels = well_known.labels(job, shape)
     if job.queue and shape.gang is not Gang.VOLCANO:
         labels[well_known.QUEUE_LABEL] = job.queue
@@ -196,13 +202,12 @@ def _of_kind(documents: Sequence[Mapping[str, Any]], kinds: tuple[str, ...]) -> 
 
 
 def pod_templates(runtime: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the pod templates of a runtime by the names of its replicated jobs."""
     jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"] if runtime else ()
     return {job["name"]: job["template"]["spec"]["template"] for job in jobs}
 
 
 def native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
-    """Return the job that the documents tell by fields that have a meaning to Trainer itself."""
+    """Return the job as told by the fields that Trainer itself uses, without our annotation."""
     trainjob, runtime = _of_kind(documents, (JOB,)), _of_kind(documents, _RUNTIMES)
     assert trainjob is not None
     metadata, trainer = trainjob["metadata"], trainjob["spec"].get("trainer") or {}
@@ -212,7 +217,9 @@ def native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
     others = groups(runtime)
     first = NODE if NODE in templates or not others else others[0].name
     worker, launcher = (templates.get(name, {}).get("spec") or {} for name in (first, "launcher"))
-    fields = from_labels(metadata.get("labels") or {}) | from_pods(worker, _front(launcher, trainer))
+    fields = from_labels(metadata.get("labels") or {}) | from_pods(
+        worker, _completed_launcher(launcher, trainer)
+    )
     fields["queue"] = controller_notes.queue(trainjob) or _volcano_queue(runtime)
     deadline = trainjob["spec"].get("activeDeadlineSeconds")
     return MPIJob(
@@ -232,7 +239,7 @@ def native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
 
 
 def groups(runtime: Mapping[str, Any] | None) -> tuple[WorkerGroup, ...]:
-    """Return the groups of workers that a runtime of ours has, each as large as its replicated job says."""
+    """Return the groups of workers in a runtime of ours."""
     jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"] if runtime else ()
     return tuple(_group(job["name"], job["template"]["spec"]) for job in jobs if _is_group(job))
 
@@ -260,30 +267,30 @@ def _volcano_queue(runtime: Mapping[str, Any] | None) -> str:
 
 
 def launch_line(documents: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the words that the launcher runs."""
+    """Return the launcher's arguments."""
     trainjob, runtime = _of_kind(documents, (JOB,)), _of_kind(documents, _RUNTIMES)
     launcher = pod_templates(runtime).get("launcher", {}).get("spec") or {}
-    front = pod_template.container_of(
-        _front(launcher, (trainjob or {"spec": {}})["spec"].get("trainer") or {})
+    launcher_container = pod_template.container_of(
+        _completed_launcher(launcher, (trainjob or {"spec": {}})["spec"].get("trainer") or {})
     )
-    return tuple(well_known.plain(str(word)) for word in front.get("args") or ())
+    return tuple(well_known.unescape_variables(str(word)) for word in launcher_container.get("args") or ())
 
 
 def base_name(metadata: Mapping[str, Any]) -> str:
-    """Return the job's own name, which a later attempt carries as a label."""
+    """Return the job's name, which objects of later attempts have in a label."""
     name = str((metadata.get("labels") or {}).get(well_known.JOB_LABEL) or "")
     return name if name and identity.fits(str(metadata["name"]), name) else str(metadata["name"])
 
 
 def _workers(number: Any, policy: Mapping[str, Any], templates: Mapping[str, Any]) -> int:
     nodes = int(number or 1)
-    both = policy.get("runLauncherAsNode") and "node" in templates
-    # Trainer makes a node beside the launcher in any case.
-    return max(nodes, 2) if both else nodes
+    has_both = policy.get("runLauncherAsNode") and "node" in templates
+    # Trainer creates max(numNodes - 1, 1) nodes beside the launcher (trainer#3954).
+    return max(nodes, 2) if has_both else nodes
 
 
-def _front(launcher: Mapping[str, Any], trainer: Mapping[str, Any]) -> Document:
-    """Return the launcher's pod spec as Trainer would fill it in from the TrainJob."""
+def _completed_launcher(launcher: Mapping[str, Any], trainer: Mapping[str, Any]) -> Document:
+    """Return the launcher's pod spec as Trainer completes it from the TrainJob."""
     pod = copy.deepcopy(dict(launcher)) or {"containers": [{"name": pod_template.CONTAINER}]}
     main: Any = pod_template.container_of(pod)
     for field in ("image", "command", "args"):
@@ -295,21 +302,21 @@ def _front(launcher: Mapping[str, Any], trainer: Mapping[str, Any]) -> Document:
     return pod
 
 
-def _written_alike(job: MPIJob) -> tuple[Document, ...]:
-    """Return our own documents for a job, or none where it cannot be written (it names no image, say)."""
+def _own_documents(job: MPIJob) -> tuple[Document, ...]:
+    """Return our documents for a job, none if it cannot be written (for example without an image)."""
     try:
         return write(job)
     except InvalidJob:
         return ()
 
 
-def _without_known(documents: Sequence[Mapping[str, Any]]) -> list[Document]:
+def _without_expressed(documents: Sequence[Mapping[str, Any]]) -> list[Document]:
     managed = any(is_managed(document) for document in documents)
     return [_stripped(document, managed) for document in documents if document.get("kind") in (JOB, RUNTIME)]
 
 
 def is_managed(document: Mapping[str, Any]) -> bool:
-    """Return whether a document was written here."""
+    """Return whether a document was written by mpijob."""
     labels = (document.get("metadata") or {}).get("labels") or {}
     return bool(labels.get(well_known.MANAGED_LABEL) == well_known.MANAGED_BY)
 
@@ -321,7 +328,7 @@ def _stripped(document: Mapping[str, Any], managed: bool) -> Document:
     if rest["kind"] == JOB:
         spec.pop("runtimeRef", None)
         spec.pop("activeDeadlineSeconds", None)
-        spec["trainer"] = {k: v for k, v in (spec.get("trainer") or {}).items() if k not in _TRAINER_TAKEN}
+        spec["trainer"] = {k: v for k, v in (spec.get("trainer") or {}).items() if k not in _TRAINER_FIELDS}
         strip_queue(document, spec)
     else:
         _strip_runtime(spec, managed)
@@ -334,7 +341,7 @@ def _strip_runtime(spec: Document, managed: bool) -> None:
         spec.pop("podGroupPolicy", None)
     for replicated_job in spec["template"]["spec"]["replicatedJobs"]:
         if replicated_job["name"] not in (NODE, "launcher") and not _is_group(replicated_job):
-            # A job has no word for any of it.
+            # A job expresses nothing of such a replicated job (an initializer, say).
             continue
         replicated_job["template"]["spec"]["template"] = stripped(
             replicated_job["template"]["spec"]["template"], managed=managed
@@ -344,7 +351,7 @@ def _strip_runtime(spec: Document, managed: bool) -> None:
 
 
 def strip_metadata(document: Document) -> None:
-    """Take out of an object what the server wrote and what a job says itself."""
+    """Remove what the API server has written and what a job expresses."""
     document.pop("status", None)
     metadata = document["metadata"]
     for field in _SERVER_FIELDS:
@@ -355,7 +362,7 @@ def strip_metadata(document: Document) -> None:
 
 
 def strip_queue(document: Mapping[str, Any], spec: Document) -> None:
-    """Take out what Kueue wrote: a queue holds its jobs back and patches them by itself."""
+    """Remove what Kueue writes: it suspends the jobs of a queue, and patches them to start them."""
     if well_known.QUEUE_LABEL in ((document["metadata"].get("labels")) or {}):
         spec.pop("suspend", None)
     patches = [
@@ -387,5 +394,5 @@ def _remarks(documents: Sequence[Mapping[str, Any]]) -> list[Finding]:
 
 
 def remark(field: str, message: str) -> Finding:
-    """Return one line of the report on what a document says differently."""
+    """Return a finding about a difference to the original document."""
     return Finding(code="READ_DIFFERS", field=field, message=message, severity=Severity.NOTICE)

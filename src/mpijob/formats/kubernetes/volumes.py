@@ -1,7 +1,6 @@
-"""Volumes of a job as pods have them, and back. Which directories they are is said by the job itself.
+"""Volumes of a job ⇄ volumes and mounts of its pods.
 
-The container around them is written by `pod_template`. A directory of one machine (`kind: path`) has no
-meaning in a pod: hostPath is refused by every restricted policy, so it is refused here with a reason.
+`pod_template` writes the containers around them.
 """
 
 from __future__ import annotations
@@ -13,19 +12,17 @@ from mpijob.formats.kubernetes.metadata.well_known import SSH, Document, Shape, 
 from mpijob.model import MPIJob, Volume, VolumeKind
 
 PREFIX = "mpijob-volume-"
-# As Trainer calls it.
+# Trainer's name for it.
 KEY_VOLUME = "mpi-ssh-auth"
-# The containers that fetch an S3 volume (`carriers`).
+# Containers that fetch an S3 volume (`s3_sidecars`).
 FETCH = "mpijob-fetch-"
 
 
 def volumes(job: MPIJob, shape: Shape) -> list[Document]:
-    """Return the pod's volumes, one for each that the job names."""
     return [{"name": f"{PREFIX}{at}"} | _source(at, one, shape) for at, one in enumerate(job.volumes)]
 
 
 def mounts(job: MPIJob) -> list[Document]:
-    """Return where the containers see the job's volumes."""
     return [
         {"name": f"{PREFIX}{at}", "mountPath": one.mount} | ({"readOnly": True} if one.read_only else {})
         for at, one in enumerate(job.volumes)
@@ -33,14 +30,13 @@ def mounts(job: MPIJob) -> list[Document]:
 
 
 def ssh_key(secret: str) -> Document:
-    """Return the volume of the job's key, as Trainer writes it for its own kinds of pods."""
+    """Return the volume with the job's key, like Trainer's own."""
     files = {"ssh-privatekey": "id_rsa", "ssh-publickey": "id_rsa.pub"}
     items = [{"key": key, "path": path} for key, path in files.items()]
     return {"name": KEY_VOLUME, "secret": {"secretName": secret, "items": items}}
 
 
 def ssh_mount() -> Document:
-    """Return where a worker finds the job's key."""
     return {"name": KEY_VOLUME, "mountPath": SSH}
 
 
@@ -60,6 +56,7 @@ def _source(at: int, volume: Volume, shape: Shape) -> Document:
         case VolumeKind.SHM:
             return {"emptyDir": {"medium": "Memory"} | _size(volume)}
         case VolumeKind.PATH:
+            # hostPath is refused by the baseline and restricted Pod Security Standards.
             raise refuse(
                 f"volumes[{at}].kind",
                 f"{volume.source} is a directory of one machine, which pods on a cluster cannot access",
@@ -79,7 +76,7 @@ def _nfs(volume: Volume, driver: str) -> Document:
 
 
 def read(pod: Mapping[str, Any], container: Mapping[str, Any]) -> tuple[Volume, ...]:
-    """Return the volumes that a container mounts, as far as a job has words for them."""
+    """Return the volumes that a container mounts, as far as a job can express them."""
     sources = {
         volume.get("name"): volume for volume in pod.get("volumes") or () if isinstance(volume, Mapping)
     }
@@ -92,7 +89,7 @@ def read(pod: Mapping[str, Any], container: Mapping[str, Any]) -> tuple[Volume, 
 
 
 def _buckets(pod: Mapping[str, Any]) -> dict[str, str]:
-    """Return the volumes that a container of ours fetches from a bucket, by name: connection and folder."""
+    """Return connection and folder of S3 volumes by the volume's name."""
     found = {}
     for container in pod.get("initContainers") or ():
         if not str(container.get("name", "")).startswith(FETCH):
@@ -112,14 +109,16 @@ def _volume(
 ) -> Volume | None:
     if source is None or not set(mount) <= _MOUNT or str(source.get("name", "")) in _OURS:
         return None
-    said = _said(source)
-    if said is None:
+    found = _kind_source_size(source)
+    if found is None:
         return None
-    kind, where, size = said
+    kind, source_text, size = found
     if bucket := buckets.get(str(mount.get("name"))):
-        kind, where = VolumeKind.S3, bucket
+        kind, source_text = VolumeKind.S3, bucket
     read_only = bool(mount.get("readOnly", False)) or _is_read_only(source)
-    return Volume(mount=str(mount["mountPath"]), kind=kind, source=where, size=size, read_only=read_only)
+    return Volume(
+        mount=str(mount["mountPath"]), kind=kind, source=source_text, size=size, read_only=read_only
+    )
 
 
 _OURS = ("mpijob-home", "mpijob-code")
@@ -130,21 +129,21 @@ def _is_read_only(source: Mapping[str, Any]) -> bool:
     return any(bool((source.get(kind) or {}).get("readOnly")) for kind in ("persistentVolumeClaim", "nfs"))
 
 
-def _said(source: Mapping[str, Any]) -> tuple[VolumeKind, str, str] | None:
+def _kind_source_size(source: Mapping[str, Any]) -> tuple[VolumeKind, str, str] | None:
     match source:
         case {"persistentVolumeClaim": {"claimName": str(claim)}}:
             return VolumeKind.CLAIM, claim, ""
         case {"nfs": {"server": str(server), "path": str(path)}}:
             return VolumeKind.NFS, f"{server}:{path}", ""
-        case {"csi": {"driver": str(driver), "volumeAttributes": dict(said), **rest}} if (
-            "nfs" in driver and not rest and set(said) == {"server", "share"}
+        case {"csi": {"driver": str(driver), "volumeAttributes": dict(found), **rest}} if (
+            "nfs" in driver and not rest and set(found) == {"server", "share"}
         ):
-            return VolumeKind.NFS, f"{said['server']}:{said['share']}", ""
+            return VolumeKind.NFS, f"{found['server']}:{found['share']}", ""
         case {"configMap": {"name": str(name), **rest}} if not rest:
             return VolumeKind.CONFIG, name, ""
         case {"secret": {"secretName": str(name), **rest}} if not rest:
             return VolumeKind.SECRET, name, ""
-        case {"emptyDir": dict(what)} if what.get("medium", "") in ("", "Memory"):
-            kind = VolumeKind.SHM if what.get("medium") == "Memory" else VolumeKind.SCRATCH
-            return kind, "", str(what.get("sizeLimit", ""))
+        case {"emptyDir": dict(empty_dir)} if empty_dir.get("medium", "") in ("", "Memory"):
+            kind = VolumeKind.SHM if empty_dir.get("medium") == "Memory" else VolumeKind.SCRATCH
+            return kind, "", str(empty_dir.get("sizeLimit", ""))
     return None

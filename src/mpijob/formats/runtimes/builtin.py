@@ -16,7 +16,7 @@ import msgspec
 from mpijob.errors import NotFound
 from mpijob.formats.kubernetes import mpijob, pod_template, trainjob
 from mpijob.formats.kubernetes.metadata import well_known
-from mpijob.formats.kubernetes.metadata.well_known import Document, Shape, exact
+from mpijob.formats.kubernetes.metadata.well_known import Document, Shape, escape_variables
 from mpijob.formats.launch import launcher_script, own_launchers, runtime_scripts
 from mpijob.model import Family, MPIJob, Resources
 from mpijob.model.spec.enums import choice_hint
@@ -150,14 +150,14 @@ def _generalise(template: Document, *, launching: bool) -> None:
     first, main = template["spec"]["initContainers"][0], template["spec"]["containers"][0]
     main["env"] = [*(item for item in main["env"] if item["name"] not in _OF_ONE_JOB), *_from_pod()]
     main["volumeMounts"].append({"name": "mpijob-home", "mountPath": _SDK_HOME, "subPath": "work"})
-    texts = exact([runtime_scripts.agent(), runtime_scripts.LAUNCH, launcher_script.LAUNCHER])
+    texts = escape_variables([runtime_scripts.agent(), runtime_scripts.LAUNCH, launcher_script.LAUNCHER])
     first["args"][2] = texts[0]
     if launching:
-        first["command"][2] += exact([runtime_scripts.OWN_NAME])[0]
-        first["args"] += exact([word for item in own_launchers.files().items() for word in item])
+        first["command"][2] += escape_variables([runtime_scripts.OWN_NAME])[0]
+        first["args"] += escape_variables([word for item in own_launchers.files().items() for word in item])
         first["env"] = _from_pod()
         main["command"] = ["/bin/sh", "-c", texts[1], _MARK, texts[2]]
-        main["args"] = exact(list(_HELLO))
+        main["args"] = escape_variables(list(_HELLO))
         main["env"] = [item for item in main["env"] if item["name"] != "MPIJOB_NODE"] + _node()
 
 

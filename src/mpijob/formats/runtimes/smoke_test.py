@@ -42,10 +42,13 @@ def document(runtime: Mapping[str, Any], name: str, namespace: str) -> Document:
     }
     trainer: Document = {"numNodes": WORKERS, "numProcPerNode": 1}
     if builtin.is_ours(runtime):
-        trainer["args"] = well_known.exact(["/bin/sh", "-c", _SAY])
+        trainer["args"] = well_known.escape_variables(["/bin/sh", "-c", _SAY])
     else:
         line = ["mpirun", "--hostfile", well_known.HOSTFILE, "-n", str(WORKERS), "/bin/sh", "-c", _SAY]
-        trainer["command"], trainer["args"] = well_known.exact(line[:1]), well_known.exact(line[1:])
+        trainer["command"], trainer["args"] = (
+            well_known.escape_variables(line[:1]),
+            well_known.escape_variables(line[1:]),
+        )
     labels = {
         well_known.MANAGED_LABEL: well_known.MANAGED_BY,
         f"{well_known.DOMAIN}/trial": well_known.as_label(reference["name"]),

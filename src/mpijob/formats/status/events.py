@@ -1,8 +1,7 @@
-"""Events of a job's objects: who said what, and when; newest last.
+"""Events of a job's objects, in the order of time.
 
-Old and new recorders fill other fields with the time (`lastTimestamp`, `eventTime`, `series`). Events are
-kept for an hour only and tell what no status does: that an image is being pulled, that a volume cannot be
-mounted, that the engine was refused when it made the job's parts.
+Events say what no status does: that an image is being pulled, that a volume cannot be mounted, that an engine was
+refused when it created an object. The API server keeps them for event hour.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ class EventReport(NamedTuple):
 
 
 class Events:
-    """The events, by the object that they are about; what was told before `since` is of an earlier job's."""
+    """Events by the object that they are about; those before `since` belong to an earlier job and are left out."""
 
     def __init__(self, events: Iterable[Mapping[str, Any]] = (), since: float = 0.0) -> None:
-        told = (_told(event) for event in events)
-        self.all = sorted((one for one in told if one.time >= since), key=lambda one: one.time)
+        reports = (_report(event) for event in events)
+        self.all = sorted((event for event in reports if event.time >= since), key=lambda event: event.time)
         self._by_object: dict[tuple[str, str], list[EventReport]] = {}
-        for one in self.all:
-            self._by_object.setdefault((one.kind, one.name), []).append(one)
+        for event in self.all:
+            self._by_object.setdefault((event.kind, event.name), []).append(event)
 
     def of(self, kind: str, name: str, uid: str = "") -> list[EventReport]:
-        """Return the events of one object; those of an earlier object of that name do not count."""
+        """Return an object's events; with a uid, not those of an earlier object with the same name."""
         found = self._by_object.get((kind, name), [])
-        return [one for one in found if not (uid and one.uid) or one.uid == uid]
+        return [event for event in found if not (uid and event.uid) or event.uid == uid]
 
 
-def _told(event: Mapping[str, Any]) -> EventReport:
+def _report(event: Mapping[str, Any]) -> EventReport:
     about = part(event, "involvedObject") or part(event, "regarding")
     return EventReport(
         kind=text(about, "kind"),
@@ -55,6 +54,7 @@ def _told(event: Mapping[str, Any]) -> EventReport:
 
 
 def _time(event: Mapping[str, Any]) -> float:
+    # Recorders of events.k8s.io fill `eventTime` and `series`, older ones `lastTimestamp`.
     places = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("firstTimestamp",))
     found = [time for path in places if (time := moment(event, *path)) is not None]
     return max(found) if found else moment(event, "metadata", "creationTimestamp") or 0.0

@@ -1,8 +1,6 @@
-"""What each kind of job object says of itself: Kubeflow Trainer's TrainJob, MPIJob, and the kinds of kubeflow.org/v1.
+"""What job objects say in their own spec and status: TrainJob, MPIJob, and the kinds of kubeflow.org/v1.
 
-A TrainJob has three conditions and no more (Suspended, Complete, Failed), an MPIJob and the v1 kinds have
-Created, Running, Suspended, Succeeded and Failed; a condition that is there and False says the opposite.
-`status_reader` puts this together with pods, queue and events.
+`status_reader` combines this with pods, queue and events.
 """
 
 from __future__ import annotations
@@ -42,8 +40,11 @@ _FIRST = ("launcher", "master", "chief", "worker", "ps", "evaluator")
 _INITIALIZERS = ("dataset-initializer", "model-initializer")
 
 
+# A TrainJob has the conditions Suspended, Complete and Failed only: whether it runs is derived from counts and pods.
+# An MPIJob and the v1 kinds have Created, Running, Suspended, Succeeded and Failed. A condition with status False
+# says the opposite of its name.
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """One job object, understood: its shape, and what it says itself of how far it has come."""
+    """What a job object itself says of its shape and its phase."""
 
     engine: str
     name: str
@@ -62,19 +63,18 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total_slots(self) -> int:
-        """Number of ranks for which the workers have slots."""
         return sum(group.number * group.slots for group in self.groups) or self.workers * self.slots
 
 
 def of(job: Document, runtime: Document | None, jobset: Document | None) -> Kind:
-    """Return what a job object says of itself, with its runtime and JobSet where they could be read."""
+    """Return what a job object says, with its runtime and its JobSet if they could be read."""
     if text(job, "kind") == "TrainJob":
         return _trainjob(job, runtime, jobset)
     return _kubeflow(job)
 
 
 def is_ours(job: Document) -> bool:
-    """Return whether a job object was written here."""
+    """Return whether a job object was written by mpijob."""
     return labels(job).get(
         well_known.MANAGED_LABEL
     ) == well_known.MANAGED_BY and well_known.JOB_LABEL in labels(job)
@@ -94,7 +94,7 @@ def _trainjob(job: Document, runtime: Document | None, jobset: Document | None) 
         name="MPIJob" if ours else "TrainJob",
         mpi=Family.OPENMPI.value if launched else "",
         workers=sum(group.number for group in groups)
-        # Trainer makes a node beside the launcher in any case.
+        # Trainer creates at least one node beside the launcher (trainer#3954).
         or (max(nodes, 2) if works else nodes),
         slots=number(trainer, "numProcPerNode") or number(mpi, "numProcPerNode") or 1,
         launched=launched,
@@ -121,7 +121,7 @@ def _runtime_image(runtime: Document | None) -> str:
 
 
 def _shown_by_counts(job: Document, jobset: Document | None, launched: bool) -> Phase | None:
-    """Return the phase by the engine's counts of jobs; once it is over they are stale."""
+    # Counts of Jobs, not of pods. They are not updated after the end.
     counts = parts(job, "status", "jobsStatus") or parts(jobset, "status", "replicatedJobsStatus")
     if not counts:
         return None
@@ -160,7 +160,7 @@ def _kubeflow(job: Document) -> Kind:
 
 
 def replica_specs(job: Document) -> dict[str, Document]:
-    """Return the parts of a job of kubeflow.org by their names in small letters."""
+    """Return the replica specs of a kubeflow.org job by their names in lower case."""
     spec = part(job, "spec")
     found = next((part(spec, f"{one}ReplicaSpecs") for one in _REPLICAS if f"{one}ReplicaSpecs" in spec), {})
     return {str(role).lower(): part(found, role) for role in found}
@@ -180,7 +180,7 @@ def _shown_by_conditions(job: Document) -> Phase | None:
 
 
 def deadline_of(job: Document) -> float | None:
-    """Return how long a job may run, as its object says."""
+    """Return the seconds that a job may run, None without a limit."""
     spec = part(job, "spec")
     return _seconds(spec) or _seconds(part(spec, "runPolicy"))
 
@@ -191,7 +191,7 @@ def _seconds(holder: Document) -> float | None:
 
 
 def ending(document: Document | None, good: str, bad: str) -> Verdict | None:
-    """Return how an object says that it ended, by the conditions that mean well and ill."""
+    """Return how an object has ended, by the names of its conditions for success and failure."""
     known = conditions(document)
     for name in (bad, good):
         if holds(known.get(name)):
@@ -212,16 +212,19 @@ def _verdict(condition: Document, *, good: bool) -> Verdict:
 
 # -- whose pod ------------------------------------------------------------------------------------
 def place(pod: Document, kind: Kind) -> tuple[Role, tuple[int, int, int]] | None:
-    """Return a pod's role and what it is ordered by among its equals; None for a helper (an initializer)."""
-    mine = labels(pod)
+    """Return a pod's role and its sort key among pods of that role, None for a helper (an initializer)."""
+    pod_labels = labels(pod)
     if kind.engine == TRAINER:
-        rjob = text(mine, RJOB_LABEL)
+        rjob = text(pod_labels, RJOB_LABEL)
         if rjob in _INITIALIZERS or not rjob:
             return None
         role = Role.LAUNCHER if kind.launched and rjob == "launcher" else Role.WORKER
-        return role, (0, number(mine, JOB_INDEX_LABEL) or 0, _completion(pod))
-    named = text(mine, f"{_KUBEFLOW}replica-type").lower() or text(mine, f"{_KUBEFLOW}job-role").lower()
-    index = number(mine, f"{_KUBEFLOW}replica-index") or 0
+        return role, (0, number(pod_labels, JOB_INDEX_LABEL) or 0, _completion(pod))
+    named = (
+        text(pod_labels, f"{_KUBEFLOW}replica-type").lower()
+        or text(pod_labels, f"{_KUBEFLOW}job-role").lower()
+    )
+    index = number(pod_labels, f"{_KUBEFLOW}replica-index") or 0
     if kind.launched and named == "launcher":
         return Role.LAUNCHER, (0, 0, index)
     order = _FIRST.index(named) if named in _FIRST else len(_FIRST)
@@ -229,7 +232,7 @@ def place(pod: Document, kind: Kind) -> tuple[Role, tuple[int, int, int]] | None
 
 
 def worker_index(pod: Document) -> int:
-    """Return a worker's number by its labels alone, whichever engine made its pod."""
+    """Return a worker's number by its labels, for pods of any engine."""
     found = number(labels(pod), f"{_KUBEFLOW}replica-index")
     return found if found is not None else _completion(pod)
 
@@ -237,13 +240,13 @@ def worker_index(pod: Document) -> int:
 def _completion(pod: Document) -> int:
     found = number(labels(pod), COMPLETION_INDEX)
     index = found if found is not None else number(notes(pod), COMPLETION_INDEX) or 0
-    # Each group counts its own pods.
+    # The completion index starts at 0 in each group.
     return index + (number(labels(pod), well_known.FIRST_LABEL) or 0)
 
 
 def numbered(keys: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int, int], int]:
-    """Return a number for every worker: its own index, or its turn where several groups count from 0."""
+    """Return the workers' numbers by key: their index, or their position if several replicated jobs count from 0."""
     groups = {key[:2] for key in keys}
     if len(groups) <= 1:
         return {key: key[2] for key in keys}
-    return {key: turn for turn, key in enumerate(sorted(set(keys)))}
+    return {key: position for position, key in enumerate(sorted(set(keys)))}

@@ -1,4 +1,4 @@
-"""Kueue's Workloads as numbers: what one asks for or holds, since when, and how long it took. No names."""
+"""Kueue's Workloads as numbers for capacity planning: requests, usage and times, without names of users."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mpijob.formats.status.nested_fields import conditions, holds, moment, numbe
 from mpijob.model.platform.cluster_observation import WaitKind
 
 _JOB_UID = "kueue.x-k8s.io/job-uid"
-_SAID = ("image", "command", "args")
+_PROGRAM_FIELDS = ("image", "command", "args")
 _STUCK = (WaitKind.TOO_LARGE, WaitKind.MISSING, WaitKind.CLOSED, WaitKind.DEACTIVATED)
 
 
 class WorkloadUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """One Workload: `admitted` and `finished` are None where it is not (yet); `stuck` cannot be admitted at all.
+    """One Workload. `admitted` and `finished` are None before; a `stuck` one can never be admitted.
 
-    `owner` is the uid of the job's object, `program` the same for Workloads that run the same containers in the same
-    number, `workers` the size of the largest set of pods. `since` is when it came into its queue, `short` what Kueue
-    found missing for it.
+    `owner` is the uid of the job's object, `program` is equal for Workloads with the same containers and counts,
+    `workers` the size of the largest pod set, `since` the time when it was queued, `short` the quota that Kueue
+    reports as missing.
     """
 
     queue: str
@@ -43,10 +43,9 @@ class WorkloadUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(workload: Mapping[str, Any]) -> WorkloadUsage:
-    """Return a Workload as numbers."""
     known = conditions(workload)
     admitted, finished = known.get("Admitted"), known.get("Finished")
-    told = kueue_workload.read(workload, "", None)
+    queueing = kueue_workload.read(workload, "", None)
     created = moment(workload, "metadata", "creationTimestamp") or 0.0
     return WorkloadUsage(
         queue=text(workload, "spec", "queueName"),
@@ -58,11 +57,11 @@ def read(workload: Mapping[str, Any]) -> WorkloadUsage:
             (number(pod_set, "count") or 0 for pod_set in parts(workload, "spec", "podSets")), default=0
         ),
         created=created,
-        since=(told.since if told is not None else None) or created,
+        since=(queueing.since if queueing is not None else None) or created,
         short=kueue_workload.missing(text(known.get("QuotaReserved"), "message")),
         admitted=moment(admitted, "lastTransitionTime") if holds(admitted) else None,
         finished=moment(finished, "lastTransitionTime") if holds(finished) else None,
-        stuck=told is not None and told.hold in _STUCK,
+        stuck=queueing is not None and queueing.hold in _STUCK,
         amounts=_held(workload) or _asked(workload),
     )
 
@@ -74,16 +73,16 @@ def _owner(workload: Mapping[str, Any]) -> str:
 
 
 def _program(workload: Mapping[str, Any]) -> str:
-    """Return what Workloads that run the same have in common: images, commands and numbers of their pods."""
+
     shape = [
         (
             number(pod_set, "count"),
-            [[container.get(key) for key in _SAID] for container in _containers(pod_set)],
+            [[container.get(key) for key in _PROGRAM_FIELDS] for container in _containers(pod_set)],
         )
         for pod_set in parts(workload, "spec", "podSets")
     ]
-    if not any(any(said) for _, containers in shape for said in containers):
-        # Nobody may read it.
+    if not any(any(fields) for _, containers in shape for fields in containers):
+        # The caller's role may not read pod templates.
         return ""
     return hashlib.blake2b(json.dumps(shape, default=str).encode(), digest_size=8).hexdigest()
 

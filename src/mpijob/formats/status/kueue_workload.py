@@ -1,8 +1,4 @@
-"""Kueue's Workload, read as a place in a queue: admitted, or what the job waits for.
-
-By default Kueue's reasons are coarse (`Pending`, `Inadmissible`), so its messages are read: unused quota
-that is short passes, a request above the greatest capacity never does.
-"""
+"""A job's place in its queue, read from Kueue's Workload: admitted, or what it waits for."""
 
 from __future__ import annotations
 
@@ -30,6 +26,8 @@ from mpijob.model.platform.cluster_observation import Queueing, WaitKind
 from mpijob.model.spec import quantity
 
 Workload = Mapping[str, Any]
+# Kueue's reasons are coarse (`Pending`, `Inadmissible`), so its messages are parsed (pkg/scheduler/flavorassigner).
+# Missing unused quota becomes free again; a request above the maximum capacity never fits.
 _WAITS = re.compile(
     r"insufficient unused quota for (?P<res>\S+) in flavor (?P<flavor>\S+), (?P<more>\S+) more needed"
 )
@@ -62,10 +60,10 @@ def read(
     taker: Workload | None = None,
     reached: str = "",
 ) -> Queueing | None:
-    """Return the job's place in its queue; None for a job without one. `position` counts from 0, as Kueue does.
+    """Return the job's place in its queue, None for a job without one. `position` counts from 0, as Kueue does.
 
-    `taker` is the Workload for which a pre-empted job had to make way, where it can be seen; `reached` how far that
-    job had come (`epoch 45/100`), where that is known.
+    `taker` is the Workload that preempted the job, if it can be read; `reached` is the progress at that time (`epoch
+    45/100`).
     """
     name = text(workload, "spec", "queueName") or label
     if workload is None:
@@ -75,7 +73,7 @@ def read(
     since = moment(known.get("Requeued"), "lastTransitionTime") or moment(
         workload, "metadata", "creationTimestamp"
     )
-    # While it is evicted, it is still both.
+    # Between eviction and the deletion of its pods both conditions are True.
     if holds(known.get("Admitted")) and not holds(known.get("Evicted")):
         at = moment(known["Admitted"], "lastTransitionTime")
         return Queueing(name=name, admitted=True, since=since, admitted_at=at)
@@ -86,7 +84,7 @@ def read(
 
 
 def finished(workload: Workload | None) -> Mapping[str, Any] | None:
-    """Return the condition by which Kueue says that the job is over, if it does."""
+    """Return the Finished condition, None if the job is not over for Kueue."""
     found = conditions(workload).get("Finished")
     return found if holds(found) else None
 
@@ -115,8 +113,10 @@ def _checks(workload: Workload) -> str:
         check for check in parts(workload, "status", "admissionChecks") if text(check, "state") != "Ready"
     ]
     names = in_words([text(one, "name") for one in waiting])
-    said = next((text(one, "message") for one in waiting if text(one, "message")), "")
-    return f"Quota is reserved, waiting for {names or 'admission'}" + (f": {shortened(said)}" if said else "")
+    message = next((text(one, "message") for one in waiting if text(one, "message")), "")
+    return f"Quota is reserved, waiting for {names or 'admission'}" + (
+        f": {shortened(message)}" if message else ""
+    )
 
 
 def _evicted(evicted: Mapping[str, Any], sentence: str) -> tuple[WaitKind, str]:
@@ -127,31 +127,31 @@ def _evicted(evicted: Mapping[str, Any], sentence: str) -> tuple[WaitKind, str]:
     return WaitKind.EVICTED, f"Queued again: {why}" + (f". {sentence}" if sentence else "")
 
 
-def _waits(workload: Workload, said: str, name: str) -> tuple[WaitKind, str]:
-    if queue := _QUEUE.search(said):
-        return _of_queue(queue, name)
-    needs = _least(said)
-    if never := _never(said):
+def _waits(workload: Workload, message: str, name: str) -> tuple[WaitKind, str]:
+    if queue := _QUEUE.search(message):
+        return _queue_wait(queue, name)
+    needs = _least(message)
+    if never := _never(message):
         return WaitKind.TOO_LARGE, _too_large(workload, never)
-    if not _NEVER.search(said) and (lacking := _NO_RESOURCE.search(said)):
+    if not _NEVER.search(message) and (lacking := _NO_RESOURCE.search(message)):
         return WaitKind.TOO_LARGE, f"Queue {name} offers no {thing(lacking['res'])}"
-    if "namespace doesn't match" in said:
+    if "namespace doesn't match" in message:
         return WaitKind.MISSING, f"Queue {name} does not serve this namespace"
     if needs:
-        return WaitKind.WAITING, _waiting(needs, said, name)
+        return WaitKind.WAITING, _waiting(needs, message, name)
     # "Workload no longer fits after processing another workload" and the like.
-    if not said or "Workload" in said:
+    if not message or "Workload" in message:
         return WaitKind.WAITING, f"Waiting for its turn in queue {name}"
-    return WaitKind.WAITING, f"Waiting in queue {name}: {shortened(said)}"
+    return WaitKind.WAITING, f"Waiting in queue {name}: {shortened(message)}"
 
 
-def _never(said: str) -> re.Match[str] | None:
-    """Return what one pod set can never have: no flavor holds it, whatever another one waits for."""
-    sets = ((_NEVER.search(one), _WAITS.search(one)) for one in said.split(_OF_A_SET))
+def _never(message: str) -> re.Match[str] | None:
+    # By pod set: one that fits in no flavor is final, whatever another one waits for.
+    sets = ((_NEVER.search(one), _WAITS.search(one)) for one in message.split(_OF_A_SET))
     return next((never for never, waits in sets if never and not waits), None)
 
 
-def _of_queue(queue: re.Match[str], name: str) -> tuple[WaitKind, str]:
+def _queue_wait(queue: re.Match[str], name: str) -> tuple[WaitKind, str]:
     what = f"queue {queue['name']}" if queue["kind"] == "LocalQueue" else f"cluster queue {queue['name']}"
     behind = "" if queue["kind"] == "LocalQueue" else f" behind queue {name}"
     if queue["state"] == "is inactive":
@@ -159,17 +159,17 @@ def _of_queue(queue: re.Match[str], name: str) -> tuple[WaitKind, str]:
     return WaitKind.MISSING, f"The {what}{behind} does not exist"
 
 
-def _least(said: str) -> dict[str, str]:
-    """Return what is missing, by resource; flavors are alternatives, so the one that is nearest counts."""
+def _least(message: str) -> dict[str, str]:
+    # Flavors are alternatives: the one that lacks least is reported.
     flavors: dict[str, dict[str, str]] = {}
-    for match in _WAITS.finditer(said):
+    for match in _WAITS.finditer(message):
         flavors.setdefault(match["flavor"], {})[match["res"]] = match["more"]
     return min(flavors.values(), key=lambda one: sum(_value(more) for more in one.values()), default={})
 
 
-def missing(said: str) -> dict[str, float]:
-    """Return by Kueue's message how much of which resource is not free for a Workload."""
-    return {resource: _value(more) for resource, more in _least(said).items() if _value(more) < _value("")}
+def missing(message: str) -> dict[str, float]:
+    """Return the missing quota by resource, from Kueue's message."""
+    return {resource: _value(more) for resource, more in _least(message).items() if _value(more) < _value("")}
 
 
 def _value(more: str) -> float:
@@ -179,9 +179,9 @@ def _value(more: str) -> float:
         return float("inf")
 
 
-def _waiting(needs: Mapping[str, str], said: str, name: str) -> str:
+def _waiting(needs: Mapping[str, str], message: str, name: str) -> str:
     sentence = f"Waiting for {in_words([counted(res, more) for res, more in needs.items()])} in queue {name}"
-    if preempting := _PREEMPTING.search(said):
+    if preempting := _PREEMPTING.search(message):
         count = int(preempting["count"])
         sentence += f"; {count} running job{'' if count == 1 else 's'} will be preempted for it"
     return sentence
@@ -197,7 +197,7 @@ def _too_large(workload: Workload, never: re.Match[str]) -> str:
 
 
 def _requests(workload: Workload, resource: str) -> Iterator[float]:
-    """Yield what each pod set asks for: what the job needs in all, not only up to the set that did not fit."""
+    # Kueue's message covers the pod sets up to the one that did not fit; users ask what the whole job needs.
     for pod_set in parts(workload, "spec", "podSets"):
         asked = (
             text(container, "resources", "requests", resource)
@@ -208,12 +208,12 @@ def _requests(workload: Workload, resource: str) -> Iterator[float]:
         )
 
 
-_WHOM = re.compile(r"\(UID: (?P<uid>[^,)]*)(?:, JobUID: (?P<job>[^,)]*))?")
+_PREEMPTOR = re.compile(r"\(UID: (?P<uid>[^,)]*)(?:, JobUID: (?P<job>[^,)]*))?")
 _OWNER = re.compile(r"^(?:trainjob|mpijob|jobset|job)-(?P<name>.+)-[0-9a-f]{5}$")
 
 
 def preempted(workload: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the condition by which a job has just made way for another; None for any other job."""
+    """Return the condition of a job that is preempted now, None otherwise."""
     known = conditions(workload)
     evicted, found = known.get("Evicted"), known.get("Preempted")
     if not holds(evicted) or text(evicted, "reason") != "Preempted":
@@ -222,17 +222,17 @@ def preempted(workload: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def taker(workload: Mapping[str, Any] | None) -> str:
-    """Return the uid of the job object for which a job had to make way, "" where none is told."""
-    found = _WHOM.search(text(preempted(workload), "message"))
+    """Return the uid of the job object that preempted the job, "" if unknown."""
+    found = _PREEMPTOR.search(text(preempted(workload), "message"))
     return (found["job"] or "") if found else ""
 
 
 def preemption_sentence(
     workload: Mapping[str, Any], waits: str, other: Mapping[str, Any] | None, reached: str = ""
 ) -> str:
-    """Return it in plain words: `Pre-empted at 14:02 UTC by team-b/big (priority high); will resume when …`.
+    """Return a sentence: `Pre-empted at 14:02 UTC by team-b/big (priority high); will resume when …`.
 
-    Where it is known how far the job had come, that stands first: `Pre-empted at epoch 45/100 (14:02 UTC) by …`.
+    With known progress: `Pre-empted at epoch 45/100 (14:02 UTC) by …`.
     """
     found = preempted(workload)
     when = moment(found, "lastTransitionTime")
@@ -240,10 +240,10 @@ def preemption_sentence(
     at = f"{reached} ({clock})" if reached and clock else reached or clock
     cause = text(found, "message").partition(" due to ")[2].partition(";")[0]
     why = f" ({cause})" if cause else ""
-    return f"Pre-empted{f' at {at}' if at else ''} by {_whom(other)}{why}; {_until(waits)}"
+    return f"Pre-empted{f' at {at}' if at else ''} by {_preemptor(other)}{why}; {_until(waits)}"
 
 
-def _whom(other: Mapping[str, Any] | None) -> str:
+def _preemptor(other: Mapping[str, Any] | None) -> str:
     if other is None:
         return "another job"
     namespace, name = text(other, "metadata", "namespace"), text(other, "metadata", "name")
@@ -256,7 +256,6 @@ def _whom(other: Mapping[str, Any] | None) -> str:
 
 
 def _until(waits: str) -> str:
-    """Return when it runs again, from what it waits for."""
     what, _, queue = waits.removeprefix("Waiting for ").partition(" in queue ")
     if not queue or what == waits:
         return "resumes when capacity is free"

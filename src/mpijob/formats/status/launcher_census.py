@@ -1,8 +1,7 @@
-"""What the launcher's log tells of the world: every rank with its place, whether it is the plan's, how ranks ended.
+"""What the launcher's log reports about the world: the place of each rank, whether the world is as planned, and
+exits.
 
-Of the count only what stands before the line `mpijob-world` is taken: it is written before the user's
-command starts, and whatever looks alike afterwards was written by that command. Ends follow after it, in
-the order in which they happened. Who wrote which line is told apart by `rank_output`.
+`rank_output` decides which line was written by whom.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ _PEER_LOST = re.compile(
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What a census is compared with, and how a name is understood: `hosts` are the workers' names.
+    """What a census is compared with. `hosts` has the workers' numbers by host name.
 
-    `own` has slots and GPUs of each worker where workers differ.
+    `own` has slots and GPUs by worker if workers differ.
     """
 
     hosts: Mapping[str, int]
@@ -45,28 +44,31 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def speech(job: Mapping[str, Any]) -> tuple[Family, bool]:
-    """Return whose tags the launcher's log of a job carries, and whether it carries any."""
+    """Return the MPI family whose tags the launcher's log has, and whether it has tags."""
     kind = job_conditions.of(job, None, None)
     family = Family(kind.mpi) if kind.mpi else Family.AUTO
     if not job_conditions.is_ours(job):
         return family, False
     launcher = part(job_conditions.replica_specs(job).get("launcher"), "template", "spec")
     args = part(job, "spec", "trainer").get("args") or container_of(launcher).get("args") or ()
-    words = [well_known.plain(str(word)) for word in args]
+    words = [well_known.unescape_variables(str(word)) for word in args]
     if well_known.SHIM not in words:
         return family, False
-    # A command that is itself a launcher is untagged.
+    # A command that is a launcher itself starts its ranks without our options for tags.
     behind = words[len(words) - words[::-1].index(well_known.SHIM) :]
     return family, not (behind[:1] == ["true"] and (own_launcher(tuple(behind[1:])) or is_elastic(job)))
 
 
 def is_elastic(job: Mapping[str, Any]) -> bool:
-    """Return whether a job of ours goes on with workers that come and go: its launcher is told how to find them."""
+    """Return whether a job of ours is elastic: its launcher has a discovery script."""
     return job_conditions.is_ours(job) and command_line.DISCOVER in _launcher_variables(job)
 
 
 def planned(job: Mapping[str, Any]) -> int | None:
-    """Return the world that an elastic job was created with; scaling it leaves its launcher as it is."""
+    """Return the size of the world that an elastic job was created with.
+
+    Scaling does not change its launcher.
+    """
     return number(_launcher_variables(job), "MPIJOB_WORLD") if is_elastic(job) else None
 
 
@@ -76,27 +78,29 @@ def _launcher_variables(job: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read(log: str, family: Family, layout: Layout, *, tagged: bool = True) -> Census:
-    """Return what a launcher's log tells of the world."""
-    output, taken = Output(family, tagged=tagged), _Taken(layout)
+    output, reports = Output(family, tagged=tagged), _Reports(layout)
     for line in log.splitlines():
         ours = "mpijob-" in line
-        taken.begun = taken.begun or not (ours or _OWN_WORDS.search(line) or not line.strip())
+        reports.begun = reports.begun or not (ours or _OWN_WORDS.search(line) or not line.strip())
         if ours or _PEER_LOST.search(line):
             stamp, rest = split(line)
-            for said in output.read(rest.encode(errors="replace")):
-                taken.take(said, stamp)
-    return taken.census()
+            for report in output.read(rest.encode(errors="replace")):
+                reports.add(report, stamp)
+    return reports.census()
 
 
 def split(line: str) -> tuple[float | None, str]:
-    """Return the time that the kubelet put before a line, if it was asked to, and the line itself."""
+    """Split the kubelet's timestamp from a line; None if it has none."""
     if match := _STAMP.match(line):
         return time_of(match["stamp"]), line[match.end() :]
     return None, line
 
 
-class _Taken:
-    """The reports so far."""
+class _Reports:
+    """Collects the reports of one log.
+
+    Census lines count before the line `mpijob-world` only: it precedes the user's command, which may print anything.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -114,44 +118,44 @@ class _Taken:
         self._time: float | None = None
         self._ready: float | None = None
 
-    def take(self, said: RankLine | Report, stamp: float | None) -> None:
-        if isinstance(said, Report):
-            self._report(said, stamp)
-        elif said.rank is not None:
-            self._mourners.append(said.rank)
+    def add(self, report: RankLine | Report, stamp: float | None) -> None:
+        if isinstance(report, Report):
+            self._report(report, stamp)
+        elif report.rank is not None:
+            self._mourners.append(report.rank)
 
-    def _report(self, said: Report, stamp: float | None) -> None:
-        rank = said.number("rank")
-        if said.kind == "step" or "step" in said.words:
-            self._step(said, stamp or 0.0)
-        elif said.kind == "wrong":
-            self._wrong_world = self._wrong_world or _wrong_world(said)
-        elif said.kind == "ready" and self._ready is None:
+    def _report(self, report: Report, stamp: float | None) -> None:
+        rank = report.number("rank")
+        if report.kind == "step" or "step" in report.words:
+            self._step(report, stamp or 0.0)
+        elif report.kind == "wrong":
+            self._wrong_world = self._wrong_world or _wrong_world(report)
+        elif report.kind == "ready" and self._ready is None:
             self._ready = stamp or 0.0
-        elif said.kind == "world" and self._proved is None:
-            self._proved, self._time = said.number("ranks"), stamp
-        elif said.kind == "census" and self._proved is None and rank is not None:
-            self._ranks[rank] = _rank(said, rank, self._layout)
-            self._sizes.add(said.number("size") or 0)
-        elif said.kind == "exit" and rank in self._ranks and rank not in self._left:
+        elif report.kind == "world" and self._proved is None:
+            self._proved, self._time = report.number("ranks"), stamp
+        elif report.kind == "census" and self._proved is None and rank is not None:
+            self._ranks[rank] = _rank(report, rank, self._layout)
+            self._sizes.add(report.number("size") or 0)
+        elif report.kind == "exit" and rank in self._ranks and rank not in self._left:
             worker = self._ranks[rank].worker
-            self._exits[rank] = Exit(code=said.number("code"), time=stamp or 0.0, index=rank, worker=worker)
-            self._starved += [rank] if said.number("oom") else []
-            self._spared += [rank] if said.number("oom") == 0 else []
-            self._left += [rank] if said.number("left") else []
+            self._exits[rank] = Exit(code=report.number("code"), time=stamp or 0.0, index=rank, worker=worker)
+            self._starved += [rank] if report.number("oom") else []
+            self._spared += [rank] if report.number("oom") == 0 else []
+            self._left += [rank] if report.number("left") else []
 
-    def _step(self, said: Report, stamp: float) -> None:
-        """A launcher of the script began or ended, or a rank of it did."""
-        number = said.number("step" if said.kind == "exit" else "number")
-        known, code = self._steps.get(number if number is not None else -1), said.number("code")
+    def _step(self, report: Report, stamp: float) -> None:
+        """Store the start or the end of a script's step, or the exit of one of its ranks."""
+        number = report.number("step" if report.kind == "exit" else "number")
+        known, code = self._steps.get(number if number is not None else -1), report.number("code")
         if number is None:
             return
-        if said.kind == "exit":
+        if report.kind == "exit":
             if known is not None and code and known.failed_rank is None:
-                self._steps[number] = msgspec.structs.replace(known, failed_rank=said.number("rank"))
+                self._steps[number] = msgspec.structs.replace(known, failed_rank=report.number("rank"))
         elif known is None:
-            command = said.words.get("command", "").replace("\x1f", " ").strip()
-            self._steps[number] = StepState(number, command, said.number("ranks") or 0, started=stamp)
+            command = report.words.get("command", "").replace("\x1f", " ").strip()
+            self._steps[number] = StepState(number, command, report.number("ranks") or 0, started=stamp)
         elif code is not None and known.finished is None:
             self._steps[number] = msgspec.structs.replace(known, finished=stamp, exit_code=code)
 
@@ -190,28 +194,28 @@ class _Taken:
         return ""
 
 
-def _wrong_world(said: Report) -> str:
-    who, library = f"rank {said.number('of')}", said.words.get("library", "an MPI library")
-    match said.words.get("as"):
+def _wrong_world(report: Report) -> str:
+    who, library = f"rank {report.number('of')}", report.words.get("library", "an MPI library")
+    match report.words.get("as"):
         case "nested":
-            return wrong_world.nested(who, said.number("size") or 0)
+            return wrong_world.nested(who, report.number("size") or 0)
         case "cut":
-            return wrong_world.cut_off(who, library, (said.words.get("lost", ""),))
+            return wrong_world.cut_off(who, library, (report.words.get("lost", ""),))
         case wanted:
-            return wrong_world.other_mpi(who, library, said.words.get("launcher", ""), wanted or "auto")
+            return wrong_world.other_mpi(who, library, report.words.get("launcher", ""), wanted or "auto")
 
 
-def _rank(said: Report, rank: int, layout: Layout) -> RankState:
-    host, local = said.words.get("host", "").partition(".")[0], said.number("local") or 0
+def _rank(report: Report, rank: int, layout: Layout) -> RankState:
+    host, local = report.words.get("host", "").partition(".")[0], report.number("local") or 0
     number = _NUMBER.search(host)
     worker = layout.hosts.get(host, int(number[1]) if number else 0)
     slots, gpus = layout.own.get(worker, (layout.slots, layout.gpus))
-    devices = _devices(local, slots, min(gpus, said.number("gpus") or 0))
-    return RankState(rank, worker, local, said.words.get("node", ""), gpus=devices)
+    devices = _devices(local, slots, min(gpus, report.number("gpus") or 0))
+    return RankState(rank, worker, local, report.words.get("node", ""), gpus=devices)
 
 
 def _devices(local: int, slots: int, gpus: int) -> tuple[str, ...]:
-    """Return the GPUs that a rank takes: as many as its share, or one in turn when there are fewer than slots."""
+    # As the rank script assigns them (`pod_scripts.RANK`).
     if gpus <= 0 or slots <= 0:
         return ()
     each = gpus // slots

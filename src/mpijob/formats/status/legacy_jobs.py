@@ -1,6 +1,6 @@
-"""Jobs of the Training Operator, the kinds of before Trainer v2: what they ask for, as far as our words tell it.
+"""Jobs of the Training Operator (before Trainer v2), as far as a job's fields can express them.
 
-They are read only: a job of theirs that has a launcher moves by `migration`, the others are no MPI jobs.
+They are only shown. `convert` migrates MPIJobs; the other kinds are not MPI jobs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mpijob.model import MPIJob
 
 @understandable
 def read(document: Mapping[str, Any]) -> MPIJob:
-    """Return what a job asks for; the part that leads the others says the command."""
+    """Return a job's fields; the leading replica (launcher, master or chief) has the command."""
     pods = {
         role: part(one, "template", "spec") for role, one in job_conditions.replica_specs(document).items()
     }
@@ -26,11 +26,11 @@ def read(document: Mapping[str, Any]) -> MPIJob:
         raise InvalidJob(f"this {kind} has no replica specs", hint="check its spec with kubectl get -o yaml")
     worker = pods.get("worker") or next(iter(pods.values()))
     first = next((pods[role] for role in ("launcher", "master", "chief") if role in pods), worker)
-    about = document["metadata"]
+    metadata = document["metadata"]
     workers = max(1, job_conditions.of(document, None, None).workers)
     return MPIJob(
-        name=about["name"],
-        namespace=about.get("namespace") or "default",
+        name=metadata["name"],
+        namespace=metadata.get("namespace") or "default",
         workers=workers,
         **from_pods(worker, first),
     )

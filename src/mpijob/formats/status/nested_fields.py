@@ -1,7 +1,6 @@
-"""Walking through Kubernetes objects without stumbling: fields that are missing or odd are simply not there.
+"""Safe access to fields of Kubernetes objects: missing or malformed fields are empty, and nothing raises.
 
-Objects are plain dicts, as JSON is read. What an API server answers is usually well formed, but objects of
-other people's kinds come from anywhere, and a status may be half written. Nothing here raises.
+Objects of foreign kinds come from anywhere, and a status may be incomplete.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _NOTHING: Mapped = {}
 
 
 def part(value: Any, *path: str) -> Mapped:
-    """Return the mapping at a path, an empty one where there is none."""
+    """Return the mapping at a path, an empty one if there is none."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else _NOTHING
@@ -32,7 +31,7 @@ def parts(value: Any, *path: str) -> list[Mapped]:
 
 
 def text(value: Any, *path: str) -> str:
-    """Return the text at a path, "" where there is none."""
+    """Return the text at a path, "" if there is none."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     if isinstance(value, str):
@@ -41,7 +40,7 @@ def text(value: Any, *path: str) -> str:
 
 
 def number(value: Any, *path: str) -> int | None:
-    """Return the whole number at a path, also where it is written as a text."""
+    """Return the integer at a path, also if it is written as text."""
     found = text(value, *path)
     return int(found) if found.removeprefix("-").isdecimal() and len(found) < 19 else None
 
@@ -66,12 +65,11 @@ def conditions(document: Any) -> dict[str, Mapped]:
 
 
 def holds(condition: Mapped | None) -> bool:
-    """Return whether a condition is there and true; one that is there and false is the opposite."""
+    """Return whether a condition exists and is True."""
     return condition is not None and condition.get("status") == "True"
 
 
 def labels(document: Any) -> Mapped:
-    """Return an object's labels."""
     return part(document, "metadata", "labels")
 
 
@@ -81,12 +79,12 @@ def notes(document: Any) -> Mapped:
 
 
 def is_gpu(resource: str) -> bool:
-    """Return whether a resource is a GPU or a part of one."""
+    """Return whether a resource is a GPU or a MIG slice."""
     return resource in GPU_KINDS or resource.startswith(MIG_PREFIX)
 
 
 def thing(resource: str) -> str:
-    """Return a resource as sentences call it: `GPUs`, `CPU cores`, `memory`."""
+    """Return a resource's name in sentences: `GPUs`, `CPU cores`, `memory`."""
     resource = resource.removeprefix("requests.").removeprefix("limits.")
     if is_gpu(resource):
         return "GPUs"
@@ -94,7 +92,7 @@ def thing(resource: str) -> str:
 
 
 def amount(resource: str, written: str) -> str:
-    """Return an amount without its name: `4`, `0.05`, `16 GiB`; what cannot be read stays as it is."""
+    """Return an amount without its name: `4`, `0.05`, `16 GiB`; a malformed amount is returned unchanged."""
     try:
         value = quantity.parse(written)
     except ValueError:

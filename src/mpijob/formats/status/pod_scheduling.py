@@ -1,7 +1,7 @@
-"""The scheduler's own sentence about a pod that finds no machine, made readable.
+"""Rewrites the scheduler's message about an unschedulable pod.
 
-It counts reasons (`0/3 nodes are available: 1 node(s) had untolerated taint {gpu: only}, 2 Insufficient
-nvidia.com/gpu. preemption: …`); people want to know what is short and what they asked for.
+The message counts reasons (`0/3 nodes are available: 1 node(s) had untolerated taint {gpu: only}, 2 Insufficient
+nvidia.com/gpu. preemption: …`); ours names the missing resource and the request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PHRASES = (
 
 
 def obstacle(message: str, requests: Mapping[str, str], since: float | None) -> Obstacle:
-    """Return what keeps a pod from finding a machine, given what it asks for."""
+    """Return why a pod with these requests has no node."""
     if missing := _NO_CLAIM.search(message):
         return _volume(f"The volume claim {missing['claim']} does not exist", since, lasting=True)
     if "unbound immediate PersistentVolumeClaims" in message:
@@ -46,15 +46,23 @@ def _volume(text: str, since: float | None, *, lasting: bool) -> Obstacle:
 
 
 def readable(message: str, requests: Mapping[str, str]) -> str:
-    """Return the scheduler's message in plain words, what is short first."""
+    """Return the scheduler's message in plain words, missing resources first."""
     counted = _COUNTED.search(message)
     if counted is None:
         return _shortened(message) or "No node fits"
     total, reasons = int(counted["total"]), _AFTERWORD.sub("", counted["reasons"]).rstrip(". ")
     if total == 0:
         return "The cluster has no nodes"
-    found = [match for one in re.split(r", (?=\d)", reasons) if (match := _ONE.fullmatch(one.strip()))]
-    short = {match["resource"]: int(one["count"]) for one in found if (match := _SHORT.match(one["reason"]))}
+    found = [
+        match
+        for reason_match in re.split(r", (?=\d)", reasons)
+        if (match := _ONE.fullmatch(reason_match.strip()))
+    ]
+    short = {
+        match["resource"]: int(reason_match["count"])
+        for reason_match in found
+        if (match := _SHORT.match(reason_match["reason"]))
+    }
     others = list(_others(found, total))
     if short:
         return "; ".join([_insufficient(short, requests, total), *others])
@@ -78,9 +86,9 @@ def _lack(resource: str, requests: Mapping[str, str]) -> str:
 
 
 def _others(found: list[re.Match[str]], total: int) -> Iterator[str]:
-    for one in found:
-        if not _SHORT.match(one["reason"]):
-            yield _phrase(int(one["count"]), total, one["reason"])
+    for reason_match in found:
+        if not _SHORT.match(reason_match["reason"]):
+            yield _phrase(int(reason_match["count"]), total, reason_match["reason"])
 
 
 def _phrase(count: int, total: int, reason: str) -> str:

@@ -1,7 +1,6 @@
-"""Why a pod that has a machine does not run yet: image, settings, volumes, preparation.
+"""Why a pod that has a node does not run yet: image, configuration, volumes, init containers.
 
-A container's status names the trouble; an image that is being pulled and a volume that cannot be mounted
-are told by events alone.
+A container's status names most problems; only events say that an image is being pulled or a volume cannot be mounted.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from mpijob.model.platform.cluster_observation import Obstacle, StartupProblem
 
 Pod = Mapping[str, Any]
 _PULL_TROUBLE = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ErrImageNeverPull")
-# The kubelet has not fetched a new object yet; it tries again in a second.
+# The kubelet has not fetched a new Secret or ConfigMap yet, and tries again in a second.
 _FIRST_TRY = "failed to sync"
 _MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 _PULL_NEWS = ("Pulling", "Pulled", "Failed", "Created", "Started")
@@ -32,18 +31,17 @@ _RPC = re.compile(r"^rpc error: code = \w+ desc = ")
 _LONGEST = 300
 
 
-def obstacle(pod: Pod, told: Iterable[EventReport]) -> Obstacle:
-    """Return what a pod on a machine waits for; there is always something while it does not run."""
-    news, since = list(told), _placed(pod)
+def obstacle(pod: Pod, reports: Iterable[EventReport]) -> Obstacle:
+    """Return what a pod with a node waits for; call it only for a pod that does not run."""
+    events, since = list(reports), _placed(pod)
     for status in _statuses(pod):
         waiting = part(status, "state", "waiting")
-        if found := _named(pod, status, text(waiting, "reason"), text(waiting, "message"), news, since):
+        if found := _named(pod, status, text(waiting, "reason"), text(waiting, "message"), events, since):
             return found
-    return _from_events(news, since) or _plain(pod, since)
+    return _from_events(events, since) or _plain(pod, since)
 
 
 def image_of(pod: Pod, container: str) -> str:
-    """Return the image of a container as its pod asks for it."""
     every = (*parts(pod, "spec", "containers"), *parts(pod, "spec", "initContainers"))
     return next((text(one, "image") for one in every if text(one, "name") == container), "")
 
@@ -61,12 +59,12 @@ def _named(
     status: Mapping[str, Any],
     reason: str,
     message: str,
-    news: list[EventReport],
+    events: list[EventReport],
     since: float | None,
 ) -> Obstacle | None:
     image = image_of(pod, text(status, "name"))
     if reason in _PULL_TROUBLE:
-        return _image(image, message, reason, news, since)
+        return _image(image, message, reason, events, since)
     if reason == "InvalidImageName":
         return _lasting(StartupProblem.IMAGE_NAME, f"'{image}' is not the name of an image", since)
     if reason == "CreateContainerConfigError":
@@ -78,12 +76,12 @@ def _named(
     return None
 
 
-def _image(image: str, message: str, reason: str, news: list[EventReport], since: float | None) -> Obstacle:
-    """Older kubelets say only that they back off; the reason is then in the last event about it."""
-    said = next(
-        (one.message for one in reversed(news) if one.reason == "Failed" and image in one.message), ""
+def _image(image: str, message: str, reason: str, events: list[EventReport], since: float | None) -> Obstacle:
+    # Older kubelets report only the back-off in the status; the cause is in the last event about the image.
+    event_message = next(
+        (one.message for one in reversed(events) if one.reason == "Failed" and image in one.message), ""
     )
-    whole = f"{message} {said}"
+    whole = f"{message} {event_message}"
     if reason == "ErrImageNeverPull":
         return _lasting(
             StartupProblem.IMAGE_MISSING, f"Image {image} is not on the node, and may not be pulled", since
@@ -94,14 +92,14 @@ def _image(image: str, message: str, reason: str, news: list[EventReport], since
         )
     if _ABSENT.search(whole):
         return _lasting(StartupProblem.IMAGE_MISSING, f"Image {image} does not exist in its registry", since)
-    why = shortened(message if "Back-off" not in message or not said else said)
+    why = shortened(message if "Back-off" not in message or not event_message else event_message)
     return Obstacle(
         hurdle=StartupProblem.IMAGE_FAILED, text=f"Image {image} cannot be pulled: {why}", since=since
     )
 
 
 def settings(message: str, since: float | None) -> Obstacle:
-    """Return the secret or config map that a container lacks, or why else it cannot be configured."""
+    """Return which Secret or ConfigMap a container lacks, or why else it cannot be configured."""
     if key := _KEY.search(message):
         kind = _KINDS[key["kind"].lower()]
         return _lasting(StartupProblem.SETTINGS, f"The {kind} {key['name']} has no key {key['key']}", since)
@@ -116,10 +114,10 @@ def settings(message: str, since: float | None) -> Obstacle:
     )
 
 
-def _from_events(news: list[EventReport], since: float | None) -> Obstacle | None:
+def _from_events(events: list[EventReport], since: float | None) -> Obstacle | None:
     known = (*_MOUNT_TROUBLE, *_PULL_NEWS)
     last = next(
-        (one for one in reversed(news) if one.reason in known and _FIRST_TRY not in one.message), None
+        (one for one in reversed(events) if one.reason in known and _FIRST_TRY not in one.message), None
     )
     if last is not None and last.reason in _MOUNT_TROUBLE:
         return from_mount(last.message, since)
@@ -127,7 +125,7 @@ def _from_events(news: list[EventReport], since: float | None) -> Obstacle | Non
         image = last.message.partition('"')[2].partition('"')[0]
         return Obstacle(hurdle=StartupProblem.PULLING, text=f"Pulling image {image}", since=last.time)
     if (
-        sandbox := next((one for one in reversed(news) if one.reason == "FailedCreatePodSandBox"), None)
+        sandbox := next((one for one in reversed(events) if one.reason == "FailedCreatePodSandBox"), None)
     ) is None:
         return None
     why = f"The node cannot create the pod's network: {shortened(sandbox.message)}"
@@ -135,7 +133,7 @@ def _from_events(news: list[EventReport], since: float | None) -> Obstacle | Non
 
 
 def from_pull(message: str, since: float | None) -> Obstacle | None:
-    """Return what an event of the kubelet says about an image or settings; None when it says nothing new."""
+    """Return the image or configuration problem in a kubelet's event, None if the event has no new cause."""
     image = message.partition('image "')[2].partition('"')[0]
     if image:
         return _image(image, message, "", [], since)
@@ -143,7 +141,7 @@ def from_pull(message: str, since: float | None) -> Obstacle | None:
 
 
 def from_mount(message: str, since: float | None) -> Obstacle | None:
-    """Return what an event says about a volume that cannot be mounted; None of a first try."""
+    """Return the volume problem in an event, None for a first try."""
     if _FIRST_TRY in message:
         return None
     if _OBJECT.search(message):
@@ -174,7 +172,7 @@ def _lasting(hurdle: StartupProblem, sentence: str, since: float | None) -> Obst
 
 
 def shortened(message: str) -> str:
-    """Return a runtime's message without its wrapping, as one line that fits a sentence."""
+    """Return a runtime's message without its prefixes, as one line."""
     line = _RPC.sub("", " ".join(message.split()))
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 

@@ -1,7 +1,6 @@
-"""One pod, read as a launcher or worker: how far it has come, what is in its way, how it ended.
+"""One pod of a launcher or worker: its stage, what it waits for, and how it ended.
 
-Whose pod it is, and which number it has, is told by labels that each engine writes in its own way; see
-`job_conditions`. What keeps a pod waiting is read by `pod_scheduling` and `pod_startup`.
+`job_conditions` decides which worker a pod is. `pod_scheduling` and `pod_startup` read why it waits.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from mpijob.model.spec import quantity
 
 Pod = Mapping[str, Any]
 _LAST_WORDS = 2000
+# `status.reason` of a pod that the kubelet or the node controller has ended.
 _BY_REASON = {
     "Evicted": Loss.EVICTED,
     "NodeLost": Loss.MACHINE,
@@ -30,6 +30,7 @@ _BY_REASON = {
     "UnexpectedAdmissionError": Loss.NOT_STARTED,
     "NodeAffinity": Loss.NOT_STARTED,
 }
+# Reasons of the DisruptionTarget condition, which the API server's clients set before they delete a pod.
 _BY_DISRUPTION = {
     "PreemptionByScheduler": Loss.PREEMPTED,
     "EvictionByEvictionAPI": Loss.DRAINED,
@@ -46,7 +47,7 @@ _BY_CONTAINER = {
 
 
 class _View:
-    """A pod with what is asked of it again and again: its main container, that one's status, its conditions."""
+    """A pod with its main container, that container's status, and its conditions."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -58,12 +59,11 @@ class _View:
         self.stage = self._stage()
 
     def _status(self) -> Mapping[str, Any]:
-        """Return the status of the container that does the work."""
         name, every = text(self.main, "name"), parts(self.pod, "status", "containerStatuses")
         return next((one for one in every if text(one, "name") == name), every[0] if every else {})
 
     def _terminated(self) -> Mapping[str, Any]:
-        """Return how the pod's work ended: the main container's end, or that of a failed preparation."""
+        """Return the end of the main container, or of a failed init container."""
         if done := part(self.status, "state", "terminated"):
             return done
         ends = (
@@ -85,27 +85,26 @@ class _View:
 
     @property
     def unready(self) -> bool:
-        """Whether the cluster says that the pod is not ready."""
+        """Whether the Ready condition is False; without the condition it is not known."""
         ready = self.known.get("Ready")
         return ready is not None and not holds(ready)
 
     @property
     def disrupted(self) -> Mapping[str, Any]:
-        """The condition by which the cluster says that it wants the pod away, empty where it does not."""
+        """The DisruptionTarget condition if it is True, else empty."""
         found = self.known.get("DisruptionTarget")
         return found if found is not None and holds(found) else {}
 
     def since(self, kind: str) -> float | None:
-        """Return when a condition became what it is."""
         return moment(self.known.get(kind), "lastTransitionTime")
 
 
 def member(pod: Pod, role: Role, index: int, events: Events) -> Member:
-    """Return what a pod shows of its launcher or worker."""
+    """Return the state of one launcher or worker."""
     view, name = _View(pod), text(pod, "metadata", "name")
-    told = events.of("Pod", name, text(pod, "metadata", "uid"))
+    reports = events.of("Pod", name, text(pod, "metadata", "uid"))
     ended, limits = view.stage is Stage.ENDED, part(view.main, "resources", "limits")
-    began = moment(view.status, "state", "running", "startedAt") or moment(view.terminated, "startedAt")
+    started_at = moment(view.status, "state", "running", "startedAt") or moment(view.terminated, "startedAt")
     return Member(
         role=role,
         index=index,
@@ -113,13 +112,13 @@ def member(pod: Pod, role: Role, index: int, events: Events) -> Member:
         stage=view.stage,
         host=text(pod, "spec", "hostname") or name,
         node=text(pod, "spec", "nodeName"),
-        obstacle=_obstacle(view, told),
+        obstacle=_obstacle(view, reports),
         exit=_exit(view, index, role) if ended else None,
         loss=_loss(view),
         last_words=text(view.terminated, "message")[:_LAST_WORDS].strip(),
         why=_why(view),
         asked_to_end=view.asked,
-        machine_silent=not ended and _silent(view, told),
+        machine_silent=not ended and _silent(view, reports),
         restarts=number(view.status, "restartCount") or 0,
         cores=_cores(part(view.main, "resources")),
         memory_limit_bytes=_bytes(text(limits, "memory")),
@@ -127,21 +126,21 @@ def member(pod: Pod, role: Role, index: int, events: Events) -> Member:
         container=text(view.main, "name"),
         created=moment(pod, "metadata", "creationTimestamp"),
         placed=view.since("PodScheduled"),
-        started=began,
+        started=started_at,
     )
 
 
-def _obstacle(view: _View, told: Iterable[EventReport]) -> Obstacle | None:
+def _obstacle(view: _View, reports: Iterable[EventReport]) -> Obstacle | None:
     if view.stage is Stage.PREPARING and number(view.terminated, "exitCode"):
         how = f"Exited with {number(view.terminated, 'exitCode')}, and is being restarted"
         return Obstacle(
             hurdle=StartupProblem.RESTARTING, text=how, since=moment(view.terminated, "finishedAt")
         )
     if view.stage is Stage.PREPARING:
-        # Only for pods that wait: start-up is a feature.
+        # Imported for waiting pods only: it would delay every command.
         from mpijob.formats.status import pod_startup
 
-        return pod_startup.obstacle(view.pod, told)
+        return pod_startup.obstacle(view.pod, reports)
     if view.stage is not Stage.WAITING:
         return None
     scheduled = view.known.get("PodScheduled")
@@ -158,7 +157,6 @@ def _obstacle(view: _View, told: Iterable[EventReport]) -> Obstacle | None:
 
 
 def _requests(view: _View) -> dict[str, str]:
-    """Return what a pod's main container asks for, by resource."""
     asked = dict(part(view.main, "resources", "limits")) | dict(part(view.main, "resources", "requests"))
     return {str(name): str(value) for name, value in asked.items()}
 
@@ -173,7 +171,7 @@ def _exit(view: _View, index: int, role: Role) -> Exit:
 
 
 def _ended_at(view: _View) -> float | None:
-    """Return when a pod ended whose containers left no word: when it was disrupted, or no longer ready."""
+    # Containers on a lost node have no final status: the pod ended when it was disrupted, or when a condition changed.
     if view.disrupted:
         return view.since("DisruptionTarget")
     stamps = (view.since(kind) for kind in view.known if kind != "PodScheduled")
@@ -189,7 +187,7 @@ def _loss(view: _View) -> Loss:
     if reason.startswith("OutOf"):
         return Loss.NOT_STARTED
     ended = text(view.terminated, "reason") if view.stage is Stage.ENDED else ""
-    # so ends, too, what was removed before it ever ran
+    # A pod that was deleted before it ever ran has this reason, too.
     unfound = ended == "ContainerStatusUnknown" and view.asked is not None
     if ended in _BY_CONTAINER and not unfound:
         return _BY_CONTAINER[ended]
@@ -197,29 +195,29 @@ def _loss(view: _View) -> Loss:
 
 
 def _why(view: _View) -> str:
-    """Return what the cluster says about how a pod ended or why it is disturbed, as one line."""
-    said = text(view.pod, "status", "message") or text(view.disrupted, "message")
-    if not said and text(view.terminated, "reason") in _BY_CONTAINER.keys() - {"OOMKilled"}:
-        said = text(view.terminated, "message")
-    if not said:
+    """Return the cluster's message about a pod's end or disruption, as one line."""
+    message = text(view.pod, "status", "message") or text(view.disrupted, "message")
+    if not message and text(view.terminated, "reason") in _BY_CONTAINER.keys() - {"OOMKilled"}:
+        message = text(view.terminated, "message")
+    if not message:
         return ""
     from mpijob.formats.status import pod_startup
 
-    return pod_startup.shortened(said)
+    return pod_startup.shortened(message)
 
 
 def asked_to_end(pod: Pod) -> float | None:
-    """Return when a pod's removal was asked for: its deletion time stamp lies in the future by the grace."""
+    """Return when a pod's deletion was requested: its deletionTimestamp is later by the grace period."""
     stamp = moment(pod, "metadata", "deletionTimestamp")
     return None if stamp is None else stamp - (number(pod, "metadata", "deletionGracePeriodSeconds") or 0)
 
 
-def _silent(view: _View, told: Iterable[EventReport]) -> bool:
-    """Whether the pod's machine does not answer: nobody but the node's controller says so, by an event."""
+def _silent(view: _View, reports: Iterable[EventReport]) -> bool:
+    # Only the node lifecycle controller knows, and says so in an event. It sets Ready to False at about the same time.
     if text(view.pod, "status", "reason") == "NodeLost":
         return True
     since = view.since("Ready") or 0.0
-    return view.unready and any(one.reason == "NodeNotReady" and one.time >= since - 5 for one in told)
+    return view.unready and any(one.reason == "NodeNotReady" and one.time >= since - 5 for one in reports)
 
 
 def _bytes(written: str) -> int | None:
@@ -238,7 +236,7 @@ def _cores(resources: Mapping[str, Any]) -> float | None:
 
 
 def newest(members: Iterable[Member]) -> tuple[Member, ...]:
-    """Return one member a place: of several pods the one made last, with the others as its restarts."""
+    """Return the newest pod of each place; earlier ones count as its restarts."""
     places: dict[tuple[Role, int], list[Member]] = {}
     for member in members:
         places.setdefault((member.role, member.index), []).append(member)

@@ -1,8 +1,6 @@
-"""Read every object of a job into one `ClusterObservation`; what is missing stays open, never guessed.
+"""Reads all objects of a job into one `ClusterObservation`; unknown values stay None and are not guessed.
 
-Objects are plain mappings as the API server answers them. `job_conditions` reads the job object, `pod_status`
-its pods, `kueue_workload` Kueue's workload, `launcher_census` the launcher's log, `rejections` what only events
-tell. Where the job stands is derived from the result by `observation/state/cluster_phase`.
+The objects are plain mappings from the API server. `observation/state/cluster_phase` derives the job's phase.
 """
 
 from __future__ import annotations
@@ -45,15 +43,15 @@ from mpijob.model.spec.enums import PRIORITIES
 from mpijob.model.status.forecast import Forecast
 
 Document = Mapping[str, Any]
-# An engine's clock and the API server's may differ by as much.
+# Tolerated difference between an engine's clock and the API server's, whose timestamps have whole seconds.
 _SKEW_SECONDS = 2.0
 
 
 class Objects(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that could be read of one job; what could not is None or empty.
+    """All objects of a job that could be read; others are None or empty.
 
-    `position` is the workload's place in its queue as Kueue counts it, from 0; `taker` the Workload for which a
-    pre-empted job had to make way, `reached` how far that one had come by its launcher's last lines.
+    `position` is the Workload's position in its queue, from 0; `taker` the Workload that preempted it, `reached` the
+    progress in the launcher's last lines.
     """
 
     job: Document
@@ -81,7 +79,7 @@ class _Elastic(msgspec.Struct, frozen=True):
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """The part of a job that its document cannot say, as far as a state shows it."""
+    """The fields of the annotation `rest` that a state shows."""
 
     description: str = ""
     mpi: str = ""
@@ -97,7 +95,7 @@ _REST = codec.decoder(Rest)
 
 
 def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) -> ClusterObservation:
-    """Return what was seen; `whole` says that `pods` are all pods there are, a log of None was not read."""
+    """Return the observation; `whole` says that `pods` are all pods of the job; a log of None was not read."""
     job, events = seen.job, Events(seen.events, moment(seen.job, "metadata", "creationTimestamp") or 0.0)
     kind, ours, rest = (
         job_conditions.of(job, seen.runtime, seen.jobset),
@@ -111,7 +109,7 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
     name, counted = text(job, "metadata", "name"), ours and rest.census
     about = _about(seen, kind, rest, ours)
     seen_all = whole and bool(members)
-    fronts = _fronts(seen.pods, kind) if ours else []
+    launcher_containers = _launcher_containers(seen.pods, kind) if ours else []
     verdict = kind.verdict or _by_jobs(seen.jobs, name, ours) or _by_queue(seen.workload, queue)
     began = _began(seen, queue, events, name)
     if seen_all and rest.elastic is None:
@@ -122,9 +120,9 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
         about=about,
         ours=ours,
         counted=counted,
-        guarded=all(is_ours(one) for one in fronts),
+        guarded=all(is_ours(one) for one in launcher_containers),
         launched=kind.launched,
-        ordered=kind.ordered or any(_in_order(one) for one in fronts),
+        ordered=kind.ordered or any(_in_order(one) for one in launcher_containers),
         whole=seen_all,
         shown=kind.shown,
         slots=kind.slots,
@@ -132,11 +130,11 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
         fewest=rest.elastic.min_workers if ours and rest.elastic is not None else None,
         suspended=kind.suspended,
         resuming=not kind.suspended and holds(conditions(job).get("Suspended")),
-        suspended_at=_noted(job, well_known.SUSPENDED_ANNOTATION),
-        cancelled_at=_noted(job, well_known.CANCELLED_ANNOTATION),
+        suspended_at=_annotated_time(job, well_known.SUSPENDED_ANNOTATION),
+        cancelled_at=_annotated_time(job, well_known.CANCELLED_ANNOTATION),
         deleting=bool(text(job, "metadata", "deletionTimestamp")),
         given_up=_given_up(job),
-        after=_after(job),
+        after=_waits_for(job),
         queue=queue,
         members=members,
         verdict=verdict,
@@ -156,7 +154,7 @@ def _queue(seen: Objects) -> Queueing | None:
     label = str(labels(seen.job).get(well_known.QUEUE_LABEL, ""))
     if seen.workload is None and not label:
         return None
-    # Only for jobs with a queue: start-up is a feature.
+    # Imported for jobs with a queue only: it would delay every command.
     from mpijob.formats.status import kueue_workload
 
     reached = seen.reached or text(seen.job, "metadata", "annotations", well_known.REACHED_ANNOTATION)
@@ -164,7 +162,7 @@ def _queue(seen: Objects) -> Queueing | None:
 
 
 def _refusal(job: Document, events: Events) -> Refusal | None:
-    # Only where there are events: start-up is a feature.
+    # Imported only with events, as above.
     from mpijob.formats.status import rejections
 
     name, uid = text(job, "metadata", "name"), text(job, "metadata", "uid")
@@ -185,14 +183,14 @@ def _rest(job: Document) -> Rest:
         return Rest()
 
 
-def _noted(job: Document, annotation: str) -> float | None:
-    """Return the time that an annotation of ours says; one that cannot be read still means that it was noted."""
+def _annotated_time(job: Document, annotation: str) -> float | None:
+    """Return the time in one of our annotations; 0 if it is malformed, because its presence counts."""
     written = notes(job).get(annotation)
     return None if not written else time_of(str(written)) or 0.0
 
 
 def _held_queue(job: Document) -> str:
-    """Return the queue of a job that waits for others, and that enters it only then."""
+    """Return the queue that a job enters when the jobs that it waits for have ended."""
     if not notes(job).get(well_known.AFTER_ANNOTATION):
         return ""
     from mpijob.formats.kubernetes.metadata import controller_notes
@@ -200,7 +198,7 @@ def _held_queue(job: Document) -> str:
     return controller_notes.queue(job)
 
 
-def _after(job: Document) -> tuple[str, ...]:
+def _waits_for(job: Document) -> tuple[str, ...]:
     if not notes(job).get(well_known.AFTER_ANNOTATION):
         return ()
     from mpijob.formats.kubernetes.metadata import (
@@ -222,15 +220,15 @@ def _given_up(job: Document) -> GivenUp | None:
 
 
 def given_up(stamp: str, reason: str, message: str) -> str:
-    """Return the annotation by which a job is ended that cannot start: `TIME REASON: MESSAGE`."""
+    """Return the annotation of a job that is ended because it could not start: `TIME REASON: MESSAGE`."""
     return f"{stamp} {reason}: {message}"
 
 
 def _by_jobs(jobs: Sequence[Document], name: str, ours: bool) -> Verdict | None:
-    """Return the end of one of the job's batch Jobs: of ours each is tried once, so its end is the end."""
+    # Our Jobs have a backoffLimit of 0, so the end of one is the end of the job.
     launchers = (f"{name}-launcher", f"{name}-launcher-0")
     for job in jobs if ours else ():
-        # The latter are said first, and its pods may be gone by the time of the former.
+        # Kubernetes sets the latter as soon as the result is known, and the former when all pods are gone.
         found = job_conditions.ending(job, "Complete", "Failed") or job_conditions.ending(
             job, "SuccessCriteriaMet", "FailureTarget"
         )
@@ -240,7 +238,7 @@ def _by_jobs(jobs: Sequence[Document], name: str, ours: bool) -> Verdict | None:
 
 
 def _by_queue(workload: Document | None, queue: Queueing | None) -> Verdict | None:
-    """Return Kueue's word that the job is over, for when the job object itself has not said so yet."""
+    # For the time before the job object's by_worker status is updated.
     if queue is None:
         return None
     from mpijob.formats.status import kueue_workload
@@ -254,8 +252,8 @@ def _by_queue(workload: Document | None, queue: Queueing | None) -> Verdict | No
 
 
 def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
-    job, mine = seen.job, {str(key): str(value) for key, value in labels(seen.job).items()}
-    told = from_labels(mine)
+    job, labels_of_job = seen.job, {str(key): str(value) for key, value in labels(seen.job).items()}
+    fields = from_labels(labels_of_job)
     ranks = sum(program.ranks for program in rest.programs) or rest.ranks
     return JobState(
         ref=ref(job),
@@ -264,10 +262,10 @@ def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
         engine=kind.engine,
         mpi=kind.mpi,
         owner=identity.owner_of(part(job, "metadata")),
-        labels=told["labels"],
+        labels=fields["labels"],
         description=rest.description,
         image=kind.image or next(_images(seen.pods), ""),
-        queue=told["queue"] or _held_queue(job) or text(seen.workload, "spec", "queueName"),
+        queue=fields["queue"] or _held_queue(job) or text(seen.workload, "spec", "queueName"),
         priority=_priority(rest, seen.workload),
         run=identity.run_of(part(job, "metadata")),
         attempt=identity.of(part(job, "metadata")).attempt + user_actions.resumed(job) if ours else 1,
@@ -283,14 +281,14 @@ def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
 def _estimated(job: Document) -> Forecast | None:
     if well_known.ESTIMATE_ANNOTATION not in notes(job):
         return None
-    # Only of jobs that were to wait.
+    # Only jobs that had to wait have one.
     from mpijob.formats.kubernetes.metadata import controller_notes
 
     return controller_notes.estimated(job)
 
 
 def ref(job: Document) -> JobRef:
-    """Return a job's address: of ours its own name and uid, which its later attempts share."""
+    """Return a job's reference: for jobs of ours the name and uid that all attempts share."""
     return identity.of(part(job, "metadata")).ref
 
 
@@ -307,7 +305,7 @@ def _priority(rest: Rest, workload: Document | None) -> int:
 
 
 def _shift(kind: Kind) -> int:
-    """Return what a worker's number is more than its pod's: a launcher that runs ranks is worker 0 itself."""
+    """Return the offset of worker numbers to pod numbers: a launcher that runs ranks is worker 0."""
     return 1 if kind.engine == job_conditions.TRAINER and kind.launcher_works else 0
 
 
@@ -319,25 +317,28 @@ def _members(pods: Sequence[Document], kind: Kind, events: Events) -> tuple[Memb
     for pod, (role, key) in placed:
         index = numbers[key] + shift if role is Role.WORKER else 0
         found.append(pod_status.member(pod, role, index, events))
-        # It runs ranks, too: worker 0.
+        # A launcher that runs ranks is also worker 0.
         if role is Role.LAUNCHER and kind.launcher_works:
             found.append(pod_status.member(pod, Role.WORKER, 0, events))
     return pod_status.newest(found)
 
 
 def _began(seen: Objects, queue: Queueing | None, events: Events, name: str) -> float | None:
-    """Return when the job began, this time, by what else there is: workers' pods are gone when it is over."""
+    """Return when the job's present start began, without its pods, which are gone when it is over."""
     held = conditions(seen.job).get("Suspended")
     resumed = 0.0 if holds(held) else moment(held, "lastTransitionTime") or 0.0
     since = max(resumed, (queue.admitted_at or 0.0) if queue is not None else 0.0)
     scheduled = (one for one in events.all if one.reason == "Scheduled" and one.name.startswith(f"{name}-"))
-    told = (moment(one, "status", "startTime") for one in (seen.job, *seen.jobs))
-    known = [one.time for one in scheduled] or [time for time in told if time is not None]
+    fields = (moment(one, "status", "startTime") for one in (seen.job, *seen.jobs))
+    known = [one.time for one in scheduled] or [time for time in fields if time is not None]
     return min((time for time in known if time >= since), default=since or None)
 
 
 def _departed(members: Sequence[Member], events: Events, name: str, kind: Kind) -> Iterator[Member]:
-    """Yield the workers that went after the launcher was made; before it, they were of an earlier start."""
+    """Yield the workers whose pods were deleted since the launcher was created.
+
+    Earlier ones belong to a previous start.
+    """
     from mpijob.formats.status import rejections
 
     launcher = next((member for member in members if member.role is Role.LAUNCHER), None)
@@ -351,21 +352,20 @@ def _departed(members: Sequence[Member], events: Events, name: str, kind: Kind) 
 def _departed_launcher(
     members: Sequence[Member], events: Events, name: str, began: float | None
 ) -> Iterator[Member]:
-    """Yield the launcher of a job that failed, where its pod was removed while it ran."""
+    """Yield the launcher of a failed job if its pod was deleted while it ran."""
     from mpijob.formats.status import rejections
 
     if not any(member.role is Role.LAUNCHER for member in members):
         yield from rejections.departed_launcher(events, name, since=began or 0.0)
 
 
-def _fronts(pods: Sequence[Document], kind: Kind) -> list[Document]:
-    """Return the main containers of the launcher's pods."""
+def _launcher_containers(pods: Sequence[Document], kind: Kind) -> list[Document]:
     places = ((pod, job_conditions.place(pod, kind)) for pod in pods)
     return [container_of(part(pod, "spec")) for pod, place in places if place and place[0] is Role.LAUNCHER]
 
 
 def _in_order(container: Document) -> bool:
-    """Whether our launcher was told that every worker is ready before it starts."""
+    """Whether the launcher starts only when every worker is ready."""
     found = (
         text(variable, "value")
         for variable in parts(container, "env")
@@ -375,11 +375,8 @@ def _in_order(container: Document) -> bool:
 
 
 def _of_this_start(job: Document, pods: Sequence[Document]) -> list[Document]:
-    """Return the pods made since the job was last suspended or resumed; those of before are on their way out.
-
-    An engine may make pods before it says that the job is resumed: its condition then still tells when it
-    was suspended.
-    """
+    """Return the pods created since the job was suspended or resumed last."""
+    # An engine may create pods before it updates the condition to resumed: it then has the time of the suspension.
     since = moment(conditions(job).get("Suspended"), "lastTransitionTime")
     return list(pods) if since is None else [pod for pod in pods if not _is_left_over(pod, since)]
 
@@ -391,29 +388,29 @@ def _is_left_over(pod: Document, since: float) -> bool:
 
 
 def _latest_round(pods: Sequence[Document]) -> list[Document]:
-    """Return the pods of the last time that the engine started them all anew."""
+    """Return the pods of JobSet's last restart."""
     rounds = [number(labels(pod), job_conditions.RESTART_LABEL) or 0 for pod in pods]
     last = max(rounds, default=0)
-    return [pod for pod, mine in zip(pods, rounds, strict=True) if mine == last]
+    return [pod for pod, labels_of_job in zip(pods, rounds, strict=True) if labels_of_job == last]
 
 
 def _census(job: Document, log: str | None, members: Sequence[Member], kind: Kind, about: JobState) -> Census:
     if log is None:
         return Census()
-    # Only where a log was read: start-up is a feature.
+    # Imported only with a log, as above.
     from mpijob.formats.status import launcher_census
 
     workers = [member for member in members if member.role is Role.WORKER]
     hosts = {worker.host.partition(".")[0]: worker.index for worker in workers}
     gpus = {worker.index: worker.gpus for worker in workers}
-    own = {}
-    # A worker that has ended may have no pod.
+    by_worker = {}
+    # A finished worker may have no pod.
     for group in kind.groups:
         for index, host in enumerate(group.hosts(text(job, "metadata", "name")), start=group.first):
             hosts.setdefault(host, index)
-            own[index] = (group.slots, gpus.get(index, 0))
+            by_worker[index] = (group.slots, gpus.get(index, 0))
     family, tagged = launcher_census.speech(job)
-    # An elastic job may have been scaled since.
+    # An elastic job may have been scaled since it was created.
     planned = launcher_census.planned(job) or about.world
-    layout = launcher_census.Layout(hosts, planned, kind.slots, max(gpus.values(), default=0), own)
+    layout = launcher_census.Layout(hosts, planned, kind.slots, max(gpus.values(), default=0), by_worker)
     return launcher_census.read(log, family, layout, tagged=tagged)

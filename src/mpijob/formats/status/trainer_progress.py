@@ -1,7 +1,7 @@
-"""How far a training is in Trainer's own words: `status.trainerStatus`, or the annotation of the dashboard.
+"""Training progress in `status.trainerStatus` or in the annotation of the OpenShift AI dashboard.
 
-Trainer fills it where its gate `TrainJobStatus` is on and the program reports to it. What lines tell is told by
-`observation/metrics/training`.
+Trainer fills the status if its feature gate `TrainJobStatus` is on and the program reports to it.
+`observation/metrics/training` reads progress from log lines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ANNOTATION = "trainer.opendatahub.io/trainerStatus"
 
 
 def read(job: Document) -> Progress | None:
-    """Return what a TrainJob says of its training; None where it says nothing."""
+    """Return the progress in a TrainJob, None if it has none."""
     found = (job.get("status") or {}).get("trainerStatus") or _annotated(job)
     if not isinstance(found, Mapping) or not found:
         return None

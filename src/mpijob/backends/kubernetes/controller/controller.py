@@ -188,7 +188,7 @@ class Controller:
         if not job_conditions.is_ours(snapshot.found.job):
             return
         limits = self._limits(ref.namespace)
-        if noted := controller_notes.noted(snapshot.found.job, well_known.SILENT_NODES_ANNOTATION):
+        if noted := controller_notes.annotation_of(snapshot.found.job, well_known.SILENT_NODES_ANNOTATION):
             # By the replica that led before.
             self._published_silent.setdefault(ref, frozenset(noted.split(",")))
         self._reconcile_as_owner(snapshot)
@@ -221,7 +221,9 @@ class Controller:
 
     def _publish_not_retried(self, snapshot: JobSnapshot) -> None:
         state, job = snapshot.state, snapshot.found.job
-        if state.phase is not Phase.FAILED or '"Failed"' in controller_notes.noted(job, PROGRESS_ANNOTATION):
+        if state.phase is not Phase.FAILED or '"Failed"' in controller_notes.annotation_of(
+            job, PROGRESS_ANNOTATION
+        ):
             return
         retry = self._reader.spec(snapshot.found, snapshot.seen.runtime).retry
         if state.attempt <= retry.limit and (why := retry_cause.refusal(state, retry)):
@@ -262,7 +264,9 @@ class Controller:
     def _store_reached(self, snapshot: JobSnapshot) -> None:
         # Of a pre-empted job: Kueue deletes the pods, and the launcher's log with them.
         reached = snapshot.seen.reached
-        if reached and reached != controller_notes.noted(snapshot.found.job, well_known.REACHED_ANNOTATION):
+        if reached and reached != controller_notes.annotation_of(
+            snapshot.found.job, well_known.REACHED_ANNOTATION
+        ):
             body = {"metadata": {"annotations": {well_known.REACHED_ANNOTATION: reached}}}
             self._api.patch(snapshot.found.path, body, accept=PARTIAL)
 

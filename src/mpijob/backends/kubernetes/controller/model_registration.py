@@ -36,7 +36,7 @@ class ModelRegistration:
         if not self._settings.model_registry or state.phase is not Phase.SUCCEEDED:
             return
         if (
-            controller_notes.noted(found.job, well_known.MODEL_ANNOTATION)
+            controller_notes.annotation_of(found.job, well_known.MODEL_ANNOTATION)
             or time.monotonic() < self._not_before
         ):
             return

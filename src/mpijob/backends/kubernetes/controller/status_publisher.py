@@ -31,7 +31,7 @@ def publish(api: Api, snapshot: JobSnapshot, alarms: Sequence[Finding] = ()) -> 
     before, notes = progress(snapshot.found.job), dict[str, str | None]()
     after = limits_policy.next_transition(before, snapshot.state, api.now())
     found = (*snapshot.state.findings, *alarms)
-    new = controller_notes.told_codes(snapshot.found.job) != [finding.code for finding in found][:MOST]
+    new = controller_notes.published_codes(snapshot.found.job) != [finding.code for finding in found][:MOST]
     if (after is not None or new) and not _is_unchanged(api, snapshot.found):
         return False
     if after is not None:
@@ -68,7 +68,7 @@ def _intent(job: Mapping[str, Any]) -> tuple[object, ...]:
 def progress(job: Mapping[str, Any]) -> Progress:
     """Return what was published last; nothing if a user has damaged the annotation."""
     try:
-        return codec.decode(controller_notes.noted(job, PROGRESS_ANNOTATION) or "{}", Progress)
+        return codec.decode(controller_notes.annotation_of(job, PROGRESS_ANNOTATION) or "{}", Progress)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return Progress()
 

@@ -18,7 +18,7 @@ from mpijob.formats.kubernetes.metadata.well_known import (
     QUEUE_LABEL,
     container_of,
     is_ours,
-    plain,
+    unescape_variables,
 )
 from mpijob.formats.kubernetes.pod_reader import is_our_variable
 from mpijob.model import Family, MPIJob, Secret
@@ -213,7 +213,10 @@ class FieldReporter:
     def _env(self, leaf: Leaf) -> None:
         """Tell of a variable, which launcher and workers share here."""
         name = str(leaf.value.get("name")) if isinstance(leaf.value, Mapping) else ""
-        if name in self.job.env and plain(str(leaf.value.get("value", ""))) == self.job.env[name]:
+        if (
+            name in self.job.env
+            and unescape_variables(str(leaf.value.get("value", ""))) == self.job.env[name]
+        ):
             self.notes.exact(leaf.path, leaf.shown, f"env.{name}", "set for every rank")
         elif _secret(leaf.value) in self.job.secrets:
             self.notes.exact(leaf.path, leaf.shown, "secrets", "set for every rank")

@@ -12,7 +12,12 @@ from mpijob.formats.convert.kubernetes.flat_fields import Leaf
 from mpijob.formats.convert.kubernetes.trainjob_nodes import STEP_LABEL
 from mpijob.formats.convert.report import Notes
 from mpijob.formats.kubernetes import trainjob
-from mpijob.formats.kubernetes.metadata.well_known import CONTAINER, QUEUE_LABEL, container_of, plain
+from mpijob.formats.kubernetes.metadata.well_known import (
+    CONTAINER,
+    QUEUE_LABEL,
+    container_of,
+    unescape_variables,
+)
 from mpijob.model import MPIJob
 
 _PASSED = ("apiVersion", "kind")
@@ -189,7 +194,9 @@ class FieldReporter:
         name = str(found.get("name"))
         key = (found.get("valueFrom") or {}).get("secretKeyRef") or {}
         source = f"{key.get('name')}/{key.get('key')}"
-        if "valueFrom" not in found and self.job.env.get(name) == plain(str(found.get("value", ""))):
+        if "valueFrom" not in found and self.job.env.get(name) == unescape_variables(
+            str(found.get("value", ""))
+        ):
             self.notes.exact(leaf.path, leaf.shown, f"env.{name}", "set for every rank")
         elif set(key) == {"name", "key"} and any(
             (secret.env, secret.source) == (name, source) for secret in self.job.secrets

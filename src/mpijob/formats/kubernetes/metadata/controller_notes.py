@@ -1,7 +1,6 @@
-"""What a controller says about a job, in Kubernetes' words: Events, and notes on the job's own object.
+"""The controller's Events and annotations about a job, and the other annotations that hold state.
 
-An Event's name follows from what it tells, so that telling it twice makes one: the API server refuses the
-second. Events are forgotten after an hour; what must outlive that is an annotation.
+Kubernetes deletes Events after an hour; what must be known longer is an annotation.
 """
 
 from __future__ import annotations
@@ -30,18 +29,20 @@ from mpijob.model.status.forecast import Forecast
 COMPONENT = "mpijob-controller"
 PROGRESS_ANNOTATION = f"{well_known.DOMAIN}/progress"
 FINDINGS_ANNOTATION = f"{well_known.DOMAIN}/findings"
-# The API server takes 1024 letters.
+# The API server's limit for an Event's message is 1024 characters.
 _LONGEST_MESSAGE = 1000
 _LONGEST_NAME = 200
-# Findings on one job.
+# Findings in a job's annotation, at most.
 MOST = 5
 
 
 def event(
     job: Mapping[str, Any], reason: str, message: str, key: str, *, warning: bool, when: float
 ) -> Document:
-    """Return an Event about a job's object; `key` tells it from all others about the same object."""
+    """Return an Event about a job's object; `key` distinguishes it from others with the same reason."""
     metadata = job["metadata"]
+    # The name follows from the content: the API server refuses an Event that a controller publishes again after a
+    # restart.
     digest = hashlib.sha256(f"{metadata['uid']} {reason} {key}".encode()).hexdigest()[:16]
     stamp = datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     labels = metadata.get("labels") or {}
@@ -75,29 +76,31 @@ def event(
 
 
 def is_own(event: Mapping[str, Any]) -> bool:
-    """Whether an Event was said here: it repeats what was seen, and is no evidence of anything."""
+    """Whether an Event was published by our controller: it repeats a diagnosis, and is no evidence for one."""
     return text(event, "source", "component") == COMPONENT
 
 
 def findings(found: Sequence[Finding]) -> str | None:
-    """Return findings as the annotation holds them; None takes it away."""
+    """Return the annotation's value, None to remove the annotation."""
     if not found:
         return None
-    told = [{"code": one.code, "message": _cut(one.message), "hint": _cut(one.hint)} for one in found[:MOST]]
-    return msgspec.json.encode(told).decode()
+    published = [
+        {"code": one.code, "message": _cut(one.message), "hint": _cut(one.hint)} for one in found[:MOST]
+    ]
+    return msgspec.json.encode(published).decode()
 
 
-def told_codes(job: Mapping[str, Any]) -> list[str]:
-    """Return which findings a job's object bears; a note that somebody spoilt bears none."""
+def published_codes(job: Mapping[str, Any]) -> list[str]:
+    """Return the codes of the findings in a job's annotation, none if it is malformed."""
     try:
-        told = codec.decode(noted(job, FINDINGS_ANNOTATION) or "[]", list[dict[str, str]])
+        published = codec.decode(annotation_of(job, FINDINGS_ANNOTATION) or "[]", list[dict[str, str]])
     except (msgspec.DecodeError, msgspec.ValidationError):
         return []
-    return [one.get("code", "") for one in told]
+    return [one.get("code", "") for one in published]
 
 
-def noted(job: Mapping[str, Any], annotation: str) -> str:
-    """Return what an annotation of a job says, "" for nothing."""
+def annotation_of(job: Mapping[str, Any], annotation: str) -> str:
+    """Return an annotation of a job, "" if it is missing."""
     return text(job, "metadata", "annotations", annotation)
 
 
@@ -106,31 +109,32 @@ def _cut(words: str) -> str:
 
 
 def estimate(document: Document, forecast: Forecast) -> None:
-    """Write onto a job's document when it would start, as it was estimated when it was submitted."""
+    """Add the estimated start, as of the submission, to a job's document."""
     text = msgspec.json.encode(forecast).decode()
     document["metadata"].setdefault("annotations", {})[ESTIMATE_ANNOTATION] = text
 
 
 def estimated(document: Mapping[str, Any]) -> Forecast | None:
-    """Return what was estimated of a job when it was submitted; None where nothing was, or nobody can read it."""
-    notes = (document.get("metadata") or {}).get("annotations") or {}
+    """Return the start that was estimated at submission, None if it is missing or malformed."""
+    annotations = (document.get("metadata") or {}).get("annotations") or {}
     try:
-        return codec.decode(str(notes[ESTIMATE_ANNOTATION]), Forecast)
+        return codec.decode(str(annotations[ESTIMATE_ANNOTATION]), Forecast)
     except (KeyError, msgspec.ValidationError, msgspec.DecodeError):
         return None
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the annotation says: the entries of `after` with their jobs' uids, and the queue to come."""
+    """The annotation of a job that waits for others: uids by entry of `after`, and the queue to enter then."""
 
     jobs: dict[str, str] = {}
     queue: str = ""
 
 
 def hold(document: Document, after: Iterable[str], refs: Iterable[JobRef]) -> None:
-    """Write the note on a job's document, and take it out of its queue; `refs` are what it waits for of `after`."""
+    """Suspend a new job's document until others have ended; `refs` are the jobs that its `after` names."""
     metadata, spec = document["metadata"], document["spec"]
     entries = {parsed(entry).name: entry for entry in after}
+    # Without the queue label: Kueue would start a suspended job itself.
     note = Note({entries[ref.name]: ref.uid for ref in refs}, metadata["labels"].pop(QUEUE_LABEL, ""))
     metadata.setdefault("annotations", {})[AFTER_ANNOTATION] = written(note)
     policy = spec.setdefault("runPolicy", {}) if document["kind"] == "MPIJob" else spec
@@ -138,12 +142,12 @@ def hold(document: Document, after: Iterable[str], refs: Iterable[JobRef]) -> No
 
 
 def written(note: Note) -> str:
-    """Return a note as the annotation holds it."""
+    """Return the annotation's value."""
     return msgspec.json.encode(note).decode()
 
 
 def read(document: Mapping[str, Any]) -> Note | None:
-    """Return the note of a job that waits for others; None for any other job."""
+    """Return the note of a job that waits for others, None for any other job."""
     text = ((document.get("metadata") or {}).get("annotations") or {}).get(AFTER_ANNOTATION)
     if not text:
         return None
@@ -154,17 +158,17 @@ def read(document: Mapping[str, Any]) -> Note | None:
 
 
 def queue(document: Mapping[str, Any]) -> str:
-    """Return the queue that a job goes to, also where it waits for others outside of it."""
+    """Return a job's queue, also while it waits for others outside of the queue."""
     labels = (document.get("metadata") or {}).get("labels") or {}
     note = read(document)
     return str(labels.get(QUEUE_LABEL) or (note.queue if note is not None else ""))
 
 
 def release(document: Mapping[str, Any], note: Note) -> Document:
-    """Return the patch that lets a job start, or into its queue."""
+    """Return the patch that starts a job, or puts it into its queue, which starts it."""
     patch: Document = {"metadata": {"annotations": {AFTER_ANNOTATION: None}}}
     if note.queue:
         patch["metadata"]["labels"] = {QUEUE_LABEL: note.queue}
         return patch
-    going = {"suspend": False}
-    return patch | {"spec": {"runPolicy": going} if document["kind"] == "MPIJob" else going}
+    spec = {"suspend": False}
+    return patch | {"spec": {"runPolicy": spec} if document["kind"] == "MPIJob" else spec}

@@ -1,4 +1,4 @@
-"""What users did to a job, as the engine notes it on the job's own object: the truth outlives the caller."""
+"""Users' actions on a job, in an annotation of the job's own object: they are known after the caller has ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GIVEN_UP, SCALED = "GivenUp", "Scaled"
 
 
 class UserAction(NamedTuple):
-    """One thing done to a job: when (seconds since the epoch), what, and in a sentence."""
+    """One action: its time in seconds since the epoch, its kind, and a message."""
 
     time: float
     reason: str
@@ -24,24 +24,24 @@ class UserAction(NamedTuple):
 
 
 def read(job: Mapping[str, Any]) -> tuple[UserAction, ...]:
-    """Return what was done to a job, in order; an annotation that somebody spoilt tells nothing."""
-    noted = text(job, "metadata", "annotations", well_known.ACTS_ANNOTATION) or "[]"
+    """Return the actions on a job, in order; none if the annotation is malformed."""
+    text_of_annotation = text(job, "metadata", "annotations", well_known.ACTS_ANNOTATION) or "[]"
     try:
-        return tuple(codec.decode(noted, list[UserAction]))
+        return tuple(codec.decode(text_of_annotation, list[UserAction]))
     except (msgspec.DecodeError, msgspec.ValidationError):
         return ()
 
 
 def written(acts: Iterable[UserAction]) -> str:
-    """Return acts as the annotation holds them."""
+    """Return the annotation's value."""
     return msgspec.json.encode([*acts]).decode()
 
 
 def resumed(job: Mapping[str, Any]) -> int:
-    """Return how often a job was resumed: each time is an attempt more."""
+    """Return how often a job was resumed; each time is an additional attempt."""
     return sum(act.reason == RESUMED for act in read(job))
 
 
 def resumed_at(job: Mapping[str, Any]) -> float | None:
-    """Return when a job was resumed last: since then its attempt waits."""
+    """Return when a job was resumed last, None if it never was."""
     return max((act.time for act in read(job) if act.reason == RESUMED), default=None)

@@ -1,9 +1,4 @@
-"""The words that both cluster dialects share: labels, places in a pod, and what a plan adds to a job.
-
-A `Shape` holds everything about one cluster that is no part of the job itself: which user ID pods get,
-how a gang is kept together, which class a priority has there. The engine finds it out; the dialects
-(`trainjob`, `mpijob`) and `pod_template` only write it down.
-"""
+"""Names that all our documents share (labels, annotations, paths in pods), and the `Shape` of a cluster."""
 
 from __future__ import annotations
 
@@ -25,61 +20,54 @@ JOB_LABEL = f"{DOMAIN}/job"
 ROLE_LABEL = f"{DOMAIN}/role"
 UID_LABEL = f"{DOMAIN}/uid"
 ATTEMPT_LABEL = f"{DOMAIN}/attempt"
-# Of which group of workers a pod is.
+# The pod's group of workers.
 GROUP_LABEL = f"{DOMAIN}/group"
 # The number of the first worker of the pod's group.
 FIRST_LABEL = f"{DOMAIN}/first-worker"
-# How many ranks a worker of the group has.
+# Ranks of each worker in the group.
 SLOTS_LABEL = f"{DOMAIN}/slots"
-# The groups of a job's workers, for whoever cannot read its runtime.
+# The groups of a job's workers, for readers that have no access to its runtime.
 GROUPS_ANNOTATION = f"{DOMAIN}/groups"
-# Which of the jobs of its name it is, from the second on.
+# The job's number among those of its name, from the second on.
 RUN_LABEL = f"{DOMAIN}/run"
-# The same for jobs that run the same command, whatever its numbers.
+# A hash of the command without its numbers: equal for runs of the same program.
 PROGRAM_LABEL = f"{DOMAIN}/program"
 OWNER_LABEL = f"{DOMAIN}/owner"
 COST_PREFIX = f"cost.{DOMAIN}/"
-# Of which job a pod reads the volume claims.
+# The job whose volume claims a reader pod mounts.
 READER_LABEL = f"{DOMAIN}/reader"
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "mpijob"
-# When the user ended the job.
+# The time at which a user cancelled the job.
 CANCELLED_ANNOTATION = f"{DOMAIN}/cancelled"
-# When the user put it to rest.
+# The time at which a user suspended it.
 SUSPENDED_ANNOTATION = f"{DOMAIN}/suspended"
-# When and why it was ended because it could not start.
+# When and why it was ended because it could not start, as JSON.
 GIVEN_UP_ANNOTATION = f"{DOMAIN}/given-up"
-# On which of its nodes nobody answers, by the controller.
+# By the controller: its nodes that do not respond.
 SILENT_NODES_ANNOTATION = f"{DOMAIN}/silent-nodes"
-# How far a pre-empted job had come, by the controller.
+# By the controller: the progress of a preempted job.
 REACHED_ANNOTATION = f"{DOMAIN}/reached"
-# Its model and version in the registry, by the controller.
+# By the controller: its model and version in the model registry.
 MODEL_ANNOTATION = f"{DOMAIN}/model"
-ESTIMATE_ANNOTATION = (
-    # When the job would start, as it was estimated when it was submitted.
-    f"{DOMAIN}/estimated"
-)
-# The jobs that it waits for, and its queue meanwhile, as JSON.
+# The start that was estimated at submission, as JSON.
+ESTIMATE_ANNOTATION = f"{DOMAIN}/estimated"
+# The jobs that it waits for, and the queue that it enters then, as JSON.
 AFTER_ANNOTATION = f"{DOMAIN}/after"
-# What was done to the job, in order, as JSON.
+# Users' actions on the job, in order, as JSON.
 ACTS_ANNOTATION = f"{DOMAIN}/acts"
-# What the job says and the other fields of the document cannot.
+# The fields of the job that the document's own fields cannot express, as JSON (`passthrough`).
 REST_ANNOTATION = f"{DOMAIN}/rest"
-# By which label an engine itself says to which of its job objects a pod belongs; users may not write it onto pods.
+# The label with which an engine marks the pods of one job object; admission refuses it on pods of users.
 ENGINE_NAMES = {"TrainJob": "jobset.sigs.k8s.io/jobset-name", "MPIJob": "training.kubeflow.org/job-name"}
-OWNER_GROUPS = (
-    # The owner's groups when the job was created, a line each, by admission.
-    f"{DOMAIN}/owner-groups"
-)
+# By admission: the owner's groups when the job was created, one for each line.
+OWNER_GROUPS = f"{DOMAIN}/owner-groups"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 TOPOLOGY_ANNOTATION = "kueue.x-k8s.io/podset-preferred-topology"
 ZONE_LABEL = "topology.kubernetes.io/zone"
-# The other is that of Kueue's guide.
-RACK_LABELS = (
-    "topology.kubernetes.io/rack",
-    "cloud.provider.com/topology-rack",
-)
+# The second one is used in Kueue's guide.
+RACK_LABELS = ("topology.kubernetes.io/rack", "cloud.provider.com/topology-rack")
 VOLCANO_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 
 HOME = "/mpijob/home"
@@ -88,11 +76,9 @@ CODE = "/mpijob/code"
 PROFILER = "/mpijob/profiler"
 WORK = "/mpijob/home/work"
 HOSTFILE = "/etc/mpi/hostfile"
-GROUPS_HOSTFILE = (
-    # Of a job with groups, written by its launcher: the engine's has one kind of worker.
-    f"{HOME}/hostfile"
-)
-# Written anew by the MPI Operator when workers come and go.
+# The hostfile of a job with groups, written by its launcher: the engine's has the same slots for all workers.
+GROUPS_HOSTFILE = f"{HOME}/hostfile"
+# Kept up to date by the MPI Operator.
 DISCOVERY = "/etc/mpi/discover_hosts.sh"
 AGENT = f"{HOME}/ssh"
 SHIM = f"{HOME}/rank.sh"
@@ -105,12 +91,12 @@ PROFILER_SUFFIX = "-mpijob-profiler"
 NETWORK_SUFFIX = "-mpijob-network"
 SSH_PORT = 2222
 LONGEST_NAME = 63
-# For starting a large world; without any CPU limit the Kubeflow SDK lists no job.
+# The start of a large world needs CPU. A limit is set at all because the Kubeflow SDK lists no jobs without one.
 LAUNCHER_CORES = 4.0
-# An object's annotations hold 256 KiB in all.
+# Bytes; Kubernetes' limit for all annotations of an object is 256 KiB.
 LARGEST_REST = 200_000
 
-# One user ID for all jobs, so that what one writes on a claim the next can read.
+# One user ID for all jobs, so that a job can read what another has written on a shared claim.
 PLAIN_USER = 1000660000
 
 _CODE_NAME = re.compile(rf"(?P<owner>.+){CODE_SUFFIX}(-([2-9]|1[0-2]))?")
@@ -119,7 +105,7 @@ Document = dict[str, Any]
 
 
 class Gang(StrEnum):
-    """Who makes sure that all workers start together, if anybody; Kueue does when the job has a queue."""
+    """Who starts all workers of a job together. With a Kueue queue nobody else has to."""
 
     NONE = "none"
     COSCHEDULING = "coscheduling"
@@ -130,28 +116,28 @@ SCHEDULERS = {Gang.COSCHEDULING: "scheduler-plugins-scheduler", Gang.VOLCANO: "v
 
 
 class Order(StrEnum):
-    """What the launcher may count on when it starts."""
+    """What the launcher can rely on when it starts."""
 
-    # Every worker's sshd has answered the kubelet.
+    # The sshd of every worker accepts connections.
     READY = "ready"
-    # Nothing: it must wait for the workers itself.
+    # Nothing: the launcher waits for the workers itself.
     OPEN = "open"
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """What one cluster, and one attempt there, add to a job.
+    """What a cluster, and one attempt on it, add to a job. The engine fills it in; writers of documents read it.
 
-    `user` is None where the cluster gives each namespace user IDs of its own (OpenShift); elsewhere it
-    is set, because most images would run as root. `object` is the name of the first attempt's objects
-    where it is not the job's own (an earlier job of that name is still there), `run` counts the jobs of the name,
-    `program` is the same for those that run the same command.
-    `scheduler` is named where
-    the gang's own is called otherwise. `priority_classes` says which class a word such as `high` has.
-    `launcher_cores` is the launcher's CPU limit where it asks for less itself.
-    `modules` are the variables that `module load NAME` of a script sets.
-    `code` names the config map with the archive of what goes along (key `archive`), or the first of `code_parts`
-    with a part of it each, `profiler` that with the
-    shim that counts MPI calls. `python` is the text of a `sitecustomize` for the ranks.
+    - `user`: user ID of the pods; None if the cluster assigns IDs to namespaces (OpenShift). Elsewhere it is set,
+    because most images would run as root.
+    - `object`: name of the first attempt's objects, if an earlier job of this name still exists.
+    - `run`, `program`: number among the jobs of its name, and hash of the command (see the labels).
+    - `scheduler`: name of the gang's scheduler, if it is not the usual one.
+    - `priority_classes`: priority classes by our own words (`high`).
+    - `launcher_cores`: CPU limit of a launcher that requests less.
+    - `modules`: variables by the module that a script loads.
+    - `code`: config map with the uploaded archive, or the first one of `code_parts`.
+    - `profiler`: config map with the shim that counts MPI calls.
+    - `python`: content of a `sitecustomize` for the ranks.
     """
 
     object: str = ""
@@ -184,13 +170,13 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name(job: MPIJob, shape: Shape) -> str:
-    """Return the name of the engine's objects: the job's own, and from the second attempt on `name-a2`."""
+    """Return the name of the engine's objects: the job's own; `name-a2` for the second attempt."""
     first = shape.object or job.name
     return first if shape.attempt == 1 else f"{first}-a{shape.attempt}"
 
 
 def refuse_long_names(job: MPIJob, shape: Shape, *endings: str) -> None:
-    """Refuse a job of whose pods one would have too long a name, in its last attempt if not before."""
+    """Raise InvalidJob if a pod's name would be too long, in the last possible attempt at the latest."""
     last = max(shape.attempt, 1 + job.retry.limit)
     longest = name(job, msgspec.structs.replace(shape, attempt=last)) + max(endings, key=len)
     if (excess := len(longest) - LONGEST_NAME) > 0:
@@ -202,39 +188,39 @@ def refuse_long_names(job: MPIJob, shape: Shape, *endings: str) -> None:
 
 
 def secret_name(job: MPIJob, shape: Shape) -> str:
-    """Return the Secret in which the engine keeps secrets that come from the user's own machine."""
+    """Return the name of the Secret with values from the submitter's machine."""
     return (shape.object or job.name) + SECRETS_SUFFIX
 
 
 def code_name(job: MPIJob, shape: Shape) -> str:
-    """Return the config map in which the engine keeps what goes along, or its first part; all attempts share it."""
+    """Return the name of the config map with the uploaded files, or of its first part; all attempts share it."""
     return (shape.object or job.name) + CODE_SUFFIX
 
 
 def code_parts(name: str, count: int) -> tuple[str, ...]:
-    """Return the config maps of an archive that is cut into parts, the first of which has the name."""
+    """Return the names of the config maps with the parts of an archive; the first is `name`."""
     return (name, *(f"{name}-{number}" for number in range(2, count + 1)))
 
 
 def owner_of_code(name: str) -> str:
-    """Return the first object of the job whose code a config map holds, by its name; "" where it holds none."""
+    """Return the name of the first object of a code config map's job, "" for other config maps."""
     found = _CODE_NAME.fullmatch(name)
     return found["owner"] if found else ""
 
 
 def profiler_name(job: MPIJob, shape: Shape) -> str:
-    """Return the config map with the shim that counts MPI calls; all attempts share it."""
+    """Return the name of the config map with the shim that counts MPI calls; all attempts share it."""
     return (shape.object or job.name) + PROFILER_SUFFIX
 
 
-def told_labels(job: MPIJob) -> dict[str, str]:
-    """Return the labels that a job itself tells; those of its cost have our prefix, unless they have one."""
+def user_labels(job: MPIJob) -> dict[str, str]:
+    """Return the user's labels, and the cost labels, which get our prefix unless they have one."""
     cost = {(key if "/" in key else COST_PREFIX + key): value for key, value in job.cost.items()}
     return dict(job.labels) | cost
 
 
 def labels(job: MPIJob, shape: Shape) -> dict[str, str]:
-    """Return the labels of everything that belongs to the job: the user's own, then ours."""
+    """Return the labels of all objects of a job: the user's, then ours."""
     ours = {
         MANAGED_LABEL: MANAGED_BY,
         JOB_LABEL: job.name,
@@ -243,51 +229,51 @@ def labels(job: MPIJob, shape: Shape) -> dict[str, str]:
         OWNER_LABEL: as_label(job.owner),
         RUN_LABEL: str(shape.run) if shape.run > 1 else "",
     }
-    return told_labels(job) | {key: value for key, value in ours.items() if value}
+    return user_labels(job) | {key: value for key, value in ours.items() if value}
 
 
 def as_label(text: str) -> str:
-    """Return a text as a label may hold it: `jane@example.org` becomes `jane-example.org`."""
+    """Return a text as a valid label value: `jane@example.org` becomes `jane-example.org`."""
     return re.sub(_UNFIT_IN_LABELS, "-", text)[:63].strip("-_.")
 
 
-def exact(words: tuple[str, ...] | list[str]) -> list[str]:
-    """Return words that Kubernetes hands on byte by byte: it would read `$(NAME)` and `$$` otherwise."""
+def escape_variables(words: tuple[str, ...] | list[str]) -> list[str]:
+    """Escape words of a container's command: Kubernetes replaces `$(NAME)` and `$$` in them."""
     return [word.replace("$", "$$") for word in words]
 
 
-def plain(word: str) -> str:
-    """Return a word as Kubernetes hands it on when it names no variable; the inverse of `exact`."""
+def unescape_variables(word: str) -> str:
+    """Undo `escape_variables`."""
     return word.replace("$$", "$")
 
 
 def refuse(field: str, message: str, hint: str) -> InvalidJob:
-    """Return the error for a job that no cluster document can express."""
+    """Return the error for a job that no document for a cluster can express."""
     return InvalidJob.of((Finding(code="NOT_ON_A_CLUSTER", field=field, message=message, hint=hint),))
 
 
-# Trainer's MPI plugin passes over containers of any other name.
+# Trainer's MPI plugin ignores containers with any other name.
 CONTAINER = "node"
 OUR_LABELS = (f"{DOMAIN}/", "kueue.x-k8s.io/", "trainer.kubeflow.org/", MANAGED_LABEL)
 
 
 def container_of(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the container that does the work: the one called `node`, else the first."""
+    """Return the main container: `node`, else the first."""
     containers = pod.get("containers") or [{}]
     return next((container for container in containers if container.get("name") == CONTAINER), containers[0])
 
 
 def is_ours(container: Mapping[str, Any]) -> bool:
-    """Return whether a container runs one of our own texts."""
+    """Whether a container runs one of our own scripts."""
     words = list(container.get("command") or [])
     return len(words) == 4 and str(words[3]).startswith("mpijob-")
 
 
 def from_labels(labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a job that an object's labels tell."""
-    mine = {key: value for key, value in labels.items() if not key.startswith((*OUR_LABELS, COST_PREFIX))}
+    """Return the fields of a job that labels express."""
+    others = {key: value for key, value in labels.items() if not key.startswith((*OUR_LABELS, COST_PREFIX))}
     cost = {
         key.removeprefix(COST_PREFIX): value for key, value in labels.items() if key.startswith(COST_PREFIX)
     }
     owner = labels.get(OWNER_LABEL, "")
-    return {"labels": mine, "cost": cost, "owner": owner, "queue": labels.get(QUEUE_LABEL, "")}
+    return {"labels": others, "cost": cost, "owner": owner, "queue": labels.get(QUEUE_LABEL, "")}

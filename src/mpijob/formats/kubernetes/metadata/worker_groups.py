@@ -1,7 +1,7 @@
-"""The groups of a job's workers, as its job object tells them to whoever shows it: display, and never authority.
+"""The groups of a job's workers in an annotation of its job object.
 
-Which pods there are is said by the runtime's replicated jobs (`trainjob`); a reader of states may not see a runtime,
-and a worker that has ended has no pod.
+For display only: the runtime's replicated jobs decide (`trainjob`). But a reader may have no access to the runtime,
+and a finished worker may have no pod.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from mpijob.formats.kubernetes.metadata.well_known import GROUPS_ANNOTATION
 from mpijob.model import MPIJob
 from mpijob.model.platform.cluster_observation import MAX_WORKERS
 
-# Trainer's name for workers of no group.
+# Trainer's name for the workers without a group.
 NODE = "node"
 
 
 class Workers(NamedTuple):
-    """Workers of one group: its name, the first one's number, how many there are, and the ranks of each."""
+    """Workers of one group: its name, the number of the first one, their number, and the ranks of each."""
 
     group: str
     first: int
@@ -30,30 +30,28 @@ class Workers(NamedTuple):
 
     @property
     def replicated_job(self) -> str:
-        """The name of the replicated job that makes their pods."""
         return self.group or NODE
 
     def host(self, name: str, index: int) -> str:
-        """Return the name of one of their pods as a host, where the job object is called so."""
+        """Return the host name of a worker; `name` is the job object's."""
         return f"{name}-{self.replicated_job}-0-{index}"
 
     def hosts(self, name: str) -> tuple[str, ...]:
-        """Return the names of all their pods as hosts."""
+        """Return the host names of all workers of the group."""
         return tuple(self.host(name, index) for index in range(self.number))
 
 
 def of(job: MPIJob) -> tuple[Workers, ...]:
-    """Return the workers of a job."""
     return tuple(Workers(part.group, part.first, part.job.workers, part.job.slots) for part in job.parts)
 
 
 def written(job: MPIJob) -> dict[str, str]:
-    """Return the annotation of a job with groups; nothing for any other."""
+    """Return the annotation, empty for a job without groups."""
     return {GROUPS_ANNOTATION: msgspec.json.encode(of(job)).decode()} if job.groups else {}
 
 
 def read(annotations: Mapping[str, Any]) -> tuple[Workers, ...]:
-    """Return what the annotation tells; nothing where there is none, or none that makes sense."""
+    """Return the groups in the annotation; none if it is missing or malformed."""
     text = annotations.get(GROUPS_ANNOTATION)
     if not text:
         return ()
@@ -62,7 +60,7 @@ def read(annotations: Mapping[str, Any]) -> tuple[Workers, ...]:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return ()
     first = 0
-    # Anybody may write it.
+    # Users may write the annotation: numbers must be consistent and bounded.
     for workers in found:
         if (
             workers.first != first
