@@ -169,7 +169,7 @@ def _refuse_unsupported(job: MPIJob) -> None:
 def _refuse_groups(job: MPIJob, launcher: Launcher) -> None:
     """Raise where Slurm would make several worlds of the components of a heterogeneous job, or none."""
     if launcher.kind != "srun":
-        raise _not_one_world(f"the ranks are started by {launcher.told}: {launcher.why}")
+        raise _not_one_world(f"the ranks are started by {launcher.display_name}: {launcher.why}")
     if job.world != job.total_slots:
         raise _not_one_world(f"it has {job.world} ranks, and its workers have {job.total_slots} slots")
 
@@ -255,7 +255,7 @@ def _why(
     if job.groups:
         yield "groups are the components of a heterogeneous job (hetjob), in one MPI world"
     yield f"{f'mpi {found.family.value} {found.version}'.rstrip()}: {why}"
-    yield f"ranks are started by {launcher.told}: {launcher.why}"
+    yield f"ranks are started by {launcher.display_name}: {launcher.why}"
 
 
 def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Finding]:

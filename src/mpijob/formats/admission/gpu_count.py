@@ -1,6 +1,6 @@
-"""How many GPUs the pods of a job get: of every kind, in every container, of every template.
+"""The number of GPUs of a job's pods: all kinds, containers and templates.
 
-A job says of itself what its main containers use (`pod_reader`); a limit is held against all that runs.
+`pod_reader` reads only the main containers, but limits apply to everything that runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO_WORKERS = (_LAUNCHER, "dataset-initializer", "model-initializer")
 
 
 def count(document: Mapping[str, Any], runtime: Mapping[str, Any] | None, workers: int) -> tuple[int, int]:
-    """Return how many one worker gets, and how many all pods of a job; raise ValueError for what is no number."""
+    """Return the GPUs of one worker and of all pods; raise ValueError for a malformed amount."""
     pods = [*(_of_mpijob(document) if runtime is None else _of_trainjob(document, runtime, workers))]
     found = [(role, number, of_pod(spec)) for role, number, spec in pods]
     each = max((gpus for role, _, gpus in found if role not in _NO_WORKERS), default=0)
@@ -28,9 +28,9 @@ def count(document: Mapping[str, Any], runtime: Mapping[str, Any] | None, worker
 
 
 def of_pod(spec: Mapping[str, Any]) -> int:
-    """Return how many a pod gets: its containers run side by side, its init containers one after the other."""
+    """Return the GPUs of a pod: the sum of its containers, or its largest init container if that is more."""
     first = spec.get("initContainers") or ()
-    # Sidecars run beside the rest.
+    # Sidecars run beside the containers.
     beside = [one for one in first if one.get("restartPolicy") == "Always"]
     found: Counter[str] = Counter()
     for one in (*(spec.get("containers") or ()), *beside):

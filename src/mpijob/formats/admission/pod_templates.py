@@ -1,6 +1,6 @@
-"""The pods of a request: every template that stands in its documents, and what in it is more than a job needs.
+"""The pod templates in a request, and what they grant beyond what jobs need.
 
-`request_reader` reads the rest of the request; `pod_reader` reads a job out of templates.
+`request_reader` reads the rest of the request, `pod_reader` reads jobs from templates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HOST = {
 
 
 def templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the pod templates that stand in a document, each with the path to it."""
+    """Yield a document's pod templates with their paths."""
     spec = document.get("spec") or {}
     if kind == "MPIJob":
         for role, replica in (spec.get("mpiReplicaSpecs") or {}).items():
@@ -34,22 +34,22 @@ def templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Map
 
 
 def _laid_over(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the parts of pod templates that a TrainJob lays over those of its runtime."""
+    """Yield the partial pod templates with which a TrainJob patches its runtime."""
     spec = document.get("spec") or {}
     for index, patch in enumerate(spec.get("runtimePatches") or ()):
         over = {"spec": patch.get("trainingRuntimeSpec") or {}}
         for path, template in templates(over, "TrainingRuntime"):
             yield f"/spec/runtimePatches/{index}{path.removeprefix('/spec')}", template
-    # So Trainer 2.1 calls them.
+    # Trainer 2.1's name.
     for index, one in enumerate(spec.get("podTemplateOverrides") or ()):
         yield f"/spec/podTemplateOverrides/{index}", one
-    # And Trainer 2.0.
+    # Trainer 2.0's name.
     for index, one in enumerate(spec.get("podSpecOverrides") or ()):
         yield f"/spec/podSpecOverrides/{index}", {"spec": one}
 
 
 def secrets(part: Any) -> Iterator[str]:
-    """Yield the names of Secrets that a document gives to its pods or their images, wherever they stand."""
+    """Yield the names of Secrets that a document gives to pods or to image pulls."""
     for key, value in _pairs(part):
         if key in ("secretKeyRef", "secret") or key.lower().endswith("secretref"):
             yield from _names(value)
@@ -58,7 +58,7 @@ def secrets(part: Any) -> Iterator[str]:
 
 
 def config_maps(part: Any) -> Iterator[str]:
-    """Yield the names of ConfigMaps that a document gives to its pods, wherever they stand."""
+    """Yield the names of ConfigMaps that a document gives to pods."""
     for key, value in _pairs(part):
         if key in ("configMap", "configMapRef", "configMapKeyRef"):
             yield from _names(value)
@@ -78,13 +78,13 @@ def _pairs(part: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _names(reference: Any) -> Iterator[str]:
-    """Yield the names in a reference: `secretName` of a volume, `name` everywhere else; both, where both stand."""
+    """Yield the names in a reference: `secretName` in volumes, `name` elsewhere; both if both are set."""
     if isinstance(reference, Mapping):
         yield from (str(reference[key]) for key in ("secretName", "name") if reference.get(key))
 
 
 def read(document: Mapping[str, Any], kind: str, runtime: Mapping[str, Any] | None = None) -> Iterator[Pods]:
-    """Yield what each template of a document gives to its pods; `runtime` is the one that a TrainJob names."""
+    """Yield what each template of a document grants to its pods; `runtime` is the one that a TrainJob names."""
     below = [template.get("spec") or {} for _, template in templates(runtime or {}, "TrainingRuntime")]
     for part, template in templates(document, kind):
         yield _pods(part, template, _accounts(template.get("spec") or {}))
@@ -106,11 +106,11 @@ def _pods(part: str, template: Mapping[str, Any], accounts: Iterable[str]) -> Po
 
 
 def _accounts(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the service account whose token a pod holds: the one that it names, or the namespace's default one.
+    """Yield the service accounts whose token a pod gets: the named one, or the namespace's default.
 
-    A template that says nothing of either is given no token (`incoming._harmless`).
+    A template that sets neither gets no token (`request_reader._harmless`).
     """
-    # The field's old name still works.
+    # The deprecated field is still supported.
     name = spec.get("serviceAccountName") or spec.get("serviceAccount")
     asks = spec.get(_AUTOMOUNT) is True or _projects(spec)
     if asks or (name and spec.get(_AUTOMOUNT) is not False):
@@ -118,10 +118,10 @@ def _accounts(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _accounts_over(spec: Mapping[str, Any], below: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the accounts whose token pods hold by what is laid over them: an account's name, or a token of theirs."""
+    """Yield the service accounts whose token pods get by patches of a TrainJob."""
     over = {key: spec[key] for key in ("serviceAccountName", "serviceAccount", _AUTOMOUNT) if key in spec}
     if not over and not _projects(spec):
-        # What the runtime gives is the word of whoever made it.
+        # The runtime's own account was granted by its author.
         return
     for under in below or [{}]:
         volumes = [*(under.get("volumes") or ()), *(spec.get("volumes") or ())]
@@ -134,7 +134,7 @@ def _projects(spec: Mapping[str, Any]) -> bool:
 
 
 def _images(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the images that containers run, and those whose files they see as a volume."""
+    """Yield the images of containers, and images mounted as volumes."""
     mounted = (
         {"image": (volume.get("image") or {}).get("reference")} for volume in spec.get("volumes") or ()
     )
@@ -174,7 +174,7 @@ def _privileges(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]
 
 
 def _unconfined(security: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a security context takes away of a pod's walls."""
+    """Yield the ways in which a security context weakens a pod's isolation."""
     for field, words in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
         if (security.get(field) or {}).get("type") == "Unconfined":
             yield f"a container without {words}"

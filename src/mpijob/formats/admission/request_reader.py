@@ -1,8 +1,7 @@
-"""An AdmissionReview read into what is judged, and the changes that make an ordinary job safe.
+"""Reads an AdmissionReview for `admission/webhook`, and builds the patch that every job gets.
 
-Only what is missing is added: an explicit word of the user stands, and is judged. Nobody is trusted here: requests of
-the cluster's own engines do not reach us (`cluster.trust`). The neighbour `trainjob` reads
-jobs with their runtimes, `mpijob` those of the MPI Operator, `pod_templates` what their pods would be given.
+The patch only adds what is missing: explicit values of the user stay and are checked. `trainjob` and `mpijob` read
+the jobs, `pod_templates` their pods. Requests of the cluster's own engines do not get here (`cluster.trust`).
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ _IDENTITY_LABELS = (
 _IDENTITY_NOTES = (well_known.OWNER_LABEL, well_known.OWNER_GROUPS, well_known.REST_ANNOTATION)
 _JOBS = ("TrainJob", "MPIJob")
 _FIXED = {
-    # Queues lay patches over it: those are judged.
+    # Queues patch TrainJobs (`runtimePatches`): patches are checked too.
     "TrainJob": ("trainer", "runtimeRef", "initializer"),
     "MPIJob": ("mpiReplicaSpecs", "slotsPerWorker", "mpiImplementation", "sshAuthMountPath"),
 }
 
 
 def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) -> Incoming:
-    """Return the request of an AdmissionReview; `runtime` is the one that a TrainJob names."""
+    """Return an AdmissionReview's request; `runtime` is the one that a TrainJob names."""
     request = review["request"]
     document, old = request.get("object") or {}, request.get("oldObject") or {}
     kind, metadata = request["kind"]["kind"], document.get("metadata") or {}
@@ -51,7 +50,7 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
     )
     before = tuple(pod_templates.read(old, kind, runtime))
     name = metadata.get("name") or request.get("name") or metadata.get("generateName", "")
-    told = _told({**document, "kind": kind, "metadata": {**metadata, "name": name}}, runtime)
+    told = _read_job({**document, "kind": kind, "metadata": {**metadata, "name": name}}, runtime)
     job = told.job
     scaled = updating and kind == "MPIJob" and _is_scaled(job, document, old)
     image = job.image if job is not None and not updating else ""
@@ -75,7 +74,7 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
         queue=labels.get(well_known.QUEUE_LABEL, ""),
         deadline_seconds=_policy(document, kind).get("activeDeadlineSeconds"),
         rewritten=frozenset(_rewritten(document, old, kind)) if updating else frozenset(),
-        # Judged when they were new.
+        # Unchanged pods were checked when they were new.
         pods=() if updating and pods == before else pods,
         images=tuple(sorted({*_images(document, pods), image} - {"", *_images(old, before)})),
         classes=tuple(sorted({*_classes(document, pods)} - {"", *_classes(old, before)})),
@@ -88,7 +87,7 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
 
 
 def owner(document: Mapping[str, Any]) -> str:
-    """Return whose a job is: the annotation has the name in full."""
+    """Return a job's owner: the annotation has the full name."""
     return identity.owner_of(document.get("metadata") or {})
 
 
@@ -97,7 +96,7 @@ def _uid_is_own(uid: str, namespace: str, user: str) -> bool:
 
 
 def _reidentified(document: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the labels and annotations of a job's identity that an update adds, changes or takes away."""
+    """Yield the identity labels and annotations that an update adds, changes or removes."""
     now, before = document.get("metadata") or {}, old.get("metadata") or {}
     for place, keys in (("labels", _IDENTITY_LABELS), ("annotations", _IDENTITY_NOTES)):
         told, was = now.get(place) or {}, before.get(place) or {}
@@ -107,14 +106,14 @@ def _reidentified(document: Mapping[str, Any], old: Mapping[str, Any]) -> Iterat
 def _newly(
     named: Callable[[Any], Iterator[str]], given: Iterable[Mapping[str, Any]], old: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """Return the names that documents give to pods and that were not given before."""
+    """Return the names in the new documents that the old ones did not have."""
     return tuple(sorted({name for part in given for name in named(part.get("spec"))} - {*named(old)}))
 
 
 def _egress(
     document: Mapping[str, Any], runtime: Mapping[str, Any] | None, namespace: str
 ) -> tuple[Destination, ...]:
-    """Return where a job wants its pods to go: by our annotation and by its variables."""
+    """Return the destinations in our annotation and in variables."""
     if document.get("kind", "") not in _JOBS:
         return ()
     metadata = {**(document.get("metadata") or {}), "namespace": namespace}
@@ -122,20 +121,20 @@ def _egress(
 
 
 def runtime_name(document: Mapping[str, Any]) -> tuple[str, str]:
-    """Return kind and name of the runtime that a TrainJob names."""
+    """Return kind and name of a TrainJob's runtime."""
     reference = (document.get("spec") or {}).get("runtimeRef") or {}
     return reference.get("kind") or "ClusterTrainingRuntime", reference.get("name") or ""
 
 
 def _images(document: Mapping[str, Any], pods: Iterable[Pods]) -> Iterator[str]:
-    """Yield the images that a document names: in its pods, and for whatever its runtime starts."""
+    """Yield the images in a document: those of its pods, and those for its runtime."""
     trainer = (document.get("spec") or {}).get("trainer") or {}
     yield str(trainer.get("image") or "")
     yield from (image for pod in pods for image in pod.images)
 
 
 def _classes(document: Mapping[str, Any], pods: Iterable[Pods]) -> Iterator[str]:
-    """Yield the priority classes that a document names: for its pods, for Kueue, for a gang of the MPI Operator."""
+    """Yield the priority classes in a document: for pods, for Kueue, for the MPI Operator's gang."""
     policy = (document.get("spec") or {}).get("runPolicy") or {}
     yield str((policy.get("schedulingPolicy") or {}).get("priorityClass") or "")
     yield _labels(document).get(well_known.PRIORITY_LABEL, "")
@@ -143,13 +142,13 @@ def _classes(document: Mapping[str, Any], pods: Iterable[Pods]) -> Iterator[str]
 
 
 def _policy(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Return where a job says how long it may take, and whether it rests."""
+    """Return the part of a document with the deadline and the suspension."""
     spec = document.get("spec") or {}
     return (spec.get("runPolicy") if kind == "MPIJob" else spec) or {}
 
 
 def _rewritten(document: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> Iterator[str]:
-    """Yield what an update changes of queue and deadline; a job that rests may leave its queue, but not start so."""
+    """Yield changes of queue and deadline; a suspended job may leave its queue, but not start in the same update."""
     now, before = _policy(document, kind), _policy(old, kind)
     if now.get("activeDeadlineSeconds") != before.get("activeDeadlineSeconds"):
         yield "deadline_seconds"
@@ -163,8 +162,8 @@ def _labels(document: Mapping[str, Any]) -> Mapping[str, str]:
     return (document.get("metadata") or {}).get("labels") or {}
 
 
-class _Told(NamedTuple):
-    """The MPI job of a document and the GPUs of one worker and of all its pods; or why it cannot be read."""
+class _ReadJob(NamedTuple):
+    """The MPI job of a document, with the GPUs of one worker and of all pods; or why it cannot be read."""
 
     job: MPIJob | None = None
     worker_gpus: int = 0
@@ -173,27 +172,27 @@ class _Told(NamedTuple):
     contradictions: tuple[str, ...] = ()
 
 
-def _told(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> _Told:
-    """Return the MPI job, and nothing for a runtime and for jobs of other kinds."""
+def _read_job(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> _ReadJob:
+    """Return a document's MPI job; empty for runtimes and other kinds of jobs."""
     try:
         job = _job(document, runtime)
         if job is None:
-            return _Told()
+            return _ReadJob()
         for resources in (*(part.job.resources for part in job.parts), job.launcher):
             for amount in (resources.cpu, resources.memory):
                 if amount != NONE:
-                    # What is no number could be held against no quota.
+                    # A malformed amount would pass every quota.
                     parse(amount)
         workers, gpus = gpu_count.count(document, runtime, job.workers)
-        return _Told(job, workers, gpus, contradictions=_contradictions(document, runtime))
+        return _ReadJob(job, workers, gpus, contradictions=_contradictions(document, runtime))
     except MpiJobError as error:
-        return _Told(unreadable=error.message)
+        return _ReadJob(unreadable=error.message)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return _Told(unreadable=f"{type(error).__name__}: {error}")
+        return _ReadJob(unreadable=f"{type(error).__name__}: {error}")
 
 
 def _contradictions(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the fields of which our annotation says something else than the document."""
+    """Return the fields in which our annotation contradicts the document."""
     notes = (document.get("metadata") or {}).get("annotations") or {}
     if document["kind"] == "MPIJob":
         return passthrough.contradictions(mpijob.native(document), notes, mpijob.launch_line(document))
@@ -201,12 +200,10 @@ def _contradictions(document: Mapping[str, Any], runtime: Mapping[str, Any] | No
     return passthrough.contradictions(trainjob.native(whole), notes, trainjob.launch_line(whole))
 
 
+# Users may write our annotation, so only one of its fields counts: the limits of an elastic job, which the document
+# does not have.
 def _job(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> MPIJob | None:
-    """Return the MPI job as its engine reads it.
-
-    Our annotation is the user's to write, so it is believed only in what no field tells: between how many workers
-    a job goes on.
-    """
+    """Return the MPI job as its engine reads it."""
     if document["kind"] == "MPIJob":
         job = mpijob.native(document)
         told = passthrough.elastic(document["metadata"].get("annotations") or {})
@@ -217,7 +214,7 @@ def _job(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> MPIJ
 
 
 def _is_scaled(job: MPIJob | None, document: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Whether an update of an MPIJob changes the number of its workers, and nothing else that may not change."""
+    """Whether an update changes the number of an MPIJob's workers and nothing else that must not change."""
     now, before = (_unscaled(one) for one in (document, old))
     if job is None or job.elastic is None or now != before:
         return False
@@ -235,7 +232,7 @@ def _unscaled(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed(kind: str, document: Mapping[str, Any], old: Mapping[str, Any], scaled: bool) -> Iterator[str]:
-    """Yield the fields of a job that differ though a job does not change; of a runtime, those of our jobs' own."""
+    """Yield changed fields of a job that must not change; of runtimes, only those of our own jobs."""
     now, before = document.get("spec") or {}, old.get("spec") or {}
     if kind in _FIXED:
         fixed = [name for name in _FIXED[kind] if not (scaled and name == "mpiReplicaSpecs")]
@@ -252,10 +249,10 @@ def patches(
     deadline_seconds: float | None = None,
     queue: str = "",
 ) -> list[Document]:
-    """Return the changes, as a JSON patch, that every job gets: owner, no mesh, no token.
+    """Return the JSON patch for every job: owner, no service mesh, no token.
 
-    Pods of a `restricted` namespace get the security context without which they would be refused there; elsewhere
-    an image may need to be root, and is left alone.
+    Pods of a `restricted` namespace also get the security context that is required there; elsewhere an image may need
+    root.
     """
     request = review["request"]
     document, kind = request.get("object") or {}, request["kind"]["kind"]
@@ -273,14 +270,14 @@ def patches(
 
 
 class Patch:
-    """A JSON patch as it grows: a value that is missing is added with all that must stand above it."""
+    """Builds a JSON patch; missing parents of a value are added."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document: Any = _copy(document)
         self.operations: list[Document] = []
 
     def put(self, path: str, value: Any, *, anyway: bool = False) -> None:
-        """Set a value where there is none; `anyway` also where there is another."""
+        """Set a value if it is missing; with `anyway` also if it is set."""
         at, here, steps = "", self._document, _steps(path)
         for step in steps[:-1]:
             at += f"/{_escaped(step)}"
@@ -319,7 +316,7 @@ def _set(here: Any, step: str, value: Any) -> None:
 
 
 def _harmless(made: Patch, path: str) -> None:
-    """Keep a mesh away (label and annotation, as its generations want), and the token out."""
+    """Keep service meshes (label and annotation, for different versions) and service account tokens out."""
     istio = _escaped("sidecar.istio.io/inject")
     made.put(f"{path}/metadata/labels/{istio}", "false", anyway=True)
     made.put(f"{path}/metadata/annotations/{istio}", "false", anyway=True)
@@ -328,7 +325,7 @@ def _harmless(made: Patch, path: str) -> None:
 
 
 def _restricted(made: Patch, path: str, spec: Mapping[str, Any]) -> None:
-    # Who asks for root is judged, not helped.
+    # A pod that asks for root is left to the checks.
     if (spec.get("securityContext") or {}).get("runAsUser") != 0:
         made.put(f"{path}/spec/securityContext/runAsNonRoot", True)
     made.put(f"{path}/spec/securityContext/seccompProfile", {"type": "RuntimeDefault"})
@@ -340,7 +337,7 @@ def _restricted(made: Patch, path: str, spec: Mapping[str, Any]) -> None:
 
 
 def _owned(made: Patch, who: Mapping[str, Any], places: Iterable[str]) -> None:
-    """Write down who asked and who pays, whatever the document says: an owner is not a claim."""
+    """Set owner and cost labels to the authenticated user, whatever the document says."""
     user, groups = str(who.get("username", "")), "\n".join(who.get("groups") or ())
     made.put(f"/metadata/annotations/{_escaped(well_known.OWNER_GROUPS)}", groups, anyway=True)
     for place in ("", *places):
@@ -364,6 +361,6 @@ def _limited(
     if waits is None:
         made.put(f"/metadata/labels/{_escaped(well_known.QUEUE_LABEL)}", queue)
     elif not waits.queue:
-        # In the queue at once, it would start before the others end.
+        # With the queue's label it would start before the other jobs have ended.
         place = f"/metadata/annotations/{_escaped(well_known.AFTER_ANNOTATION)}"
         made.put(place, controller_notes.written(controller_notes.Note(waits.jobs, queue)), anyway=True)

@@ -1,5 +1,5 @@
-"""Bringing jobs along: what other systems' files say, as our jobs, with a report on every field; and out again.
+"""Converts files of other systems into jobs and jobs into such files, with a report on every field.
 
-Nothing here runs anything. Of a script the header is read; its body goes along as it is. What is not understood is
-kept or told, never left out in silence.
+Nothing here runs anything. The header of a batch script is converted; its body is kept unchanged. A field that is not
+understood is kept or reported, never dropped silently.
 """

@@ -1,6 +1,7 @@
-"""A script of Slurm, PBS or LSF, or a plain shell script, as a job: the header gives its fields, the body is not read.
+"""Slurm, PBS and LSF batch scripts, and plain shell scripts, as jobs: the header becomes fields.
 
-The script runs once, in the launcher, as it is; each launcher in it is a step (formats/launch/scripts/step.sh).
+The script itself runs once, unchanged, in the launcher; each launcher in it starts a step
+(formats/launch/scripts/step.sh).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mpijob.model.spec.quantity import NONE
 _HEADERS = {"Slurm script": slurm.head, "PBS script": pbs.head, "LSF script": lsf.head}
 _MARKS = {"Slurm script": "SBATCH", "PBS script": "PBS", "LSF script": "BSUB"}
 PLAIN = "shell script"
-# The folder of the script, until somebody says where that is.
+# Placeholder for the script's folder, which the caller replaces.
 FOLDER, HERE = "folder", "."
 _ALONG = "the script runs in an uploaded copy of its directory; mpijob artifacts list NAME lists new files"
 _UNNAMED, _LARGEST = "script.sh", 1024 * 1024
@@ -30,9 +31,9 @@ _NAMED = re.compile(r"(mpijob (?:logs|artifacts list|wait|suspend|cancel)) NAME\
 
 
 def kind(text: str) -> str:
-    """Return what kind of batch script a text is; "" when it is none."""
+    """Return the kind of batch script, "" for any other text."""
     header = "\n".join(line.text.strip() for line in lines.header(text))
-    # Not in an indented line behind the header: a job file may hold a script.
+    # Not in indented lines after the header: a job file may contain a script.
     for part in (header, text):
         for source, mark in _MARKS.items():
             if re.search(rf"^#{mark}\b", part, re.MULTILINE):
@@ -41,7 +42,7 @@ def kind(text: str) -> str:
 
 
 def read(text: str, file: str = "") -> Converted:
-    """Return the job of a script, with a report on its header; without a file's name the text goes along."""
+    """Return the job of a script, with a report on its header; without a file name the script's text is embedded."""
     if len(text) > _LARGEST:
         raise InvalidJob(
             f"{file or 'the script'} has more than {_LARGEST} characters", hint="pass only the batch script"
@@ -62,13 +63,13 @@ def read(text: str, file: str = "") -> Converted:
     name = "NAME" if request.values else job.name
     entries = [_with_name(entry, name) for entry in request.notes.entries]
     return Converted(
-        source=source, jobs=(job,), entries=to_do_first([*_unasked(request), *entries]), file=file,
+        source=source, jobs=(job,), entries=to_do_first([*_unrequested(request), *entries]), file=file,
         values=request.values, after=request.after,
     )  # fmt: skip
 
 
-def _unasked(request: Request) -> list[FieldEntry]:
-    """Return what the script does not ask for: the report begins with that."""
+def _unrequested(request: Request) -> list[FieldEntry]:
+    """Return the resources that the script does not ask for; they begin the report."""
     found: list[tuple[str, str, str]] = []
     if not any(one.memory or one.memory_per_core or one.memory_per_gpu for one in request.components):
         found.append(("memory", "no request and no limit are set", "set resources.memory"))
@@ -90,13 +91,12 @@ def _tell_guess(request: Request) -> None:
 
 
 def _with_name(entry: FieldEntry, name: str) -> FieldEntry:
-    """Return an entry whose commands name the job."""
     note, todo = (_NAMED.sub(rf"\g<1> {name}", text) for text in (entry.note, entry.todo))
     return msgspec.structs.replace(entry, note=note, todo=todo)
 
 
 def _shape(request: Request) -> dict[str, Any]:
-    """Return the size of the job: the first component is the job's own, each other one a group of workers."""
+    """Return the size of the job: the first component is the job's own, the others are groups of workers."""
     first, *others = (shaped(one) for one in request.components)
     kind = "het-group" if request.system == "Slurm" else "chunk"
     if kind == "chunk" and all(

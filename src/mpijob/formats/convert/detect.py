@@ -1,4 +1,4 @@
-"""Any file that people bring: told apart by its content, and handed to the reader that knows it."""
+"""Detects the kind of a file by its content, and converts it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RUNTIMES = ("TrainingRuntime", "ClusterTrainingRuntime")
 
 
 def read(text: str, *, to: str = "job", file: str = "") -> tuple[Converted, ...]:
-    """Return what is in a file, each job with its report; `to` is what will be written."""
+    """Return the jobs of a file, each with its report; `to` is the form that will be written."""
     if batch_script.kind(text):
         return (batch_script.read(text, file),)
     if arena.is_arena(text):
@@ -55,7 +55,7 @@ def _values(text: str, file: str) -> list[Any]:
 def documents(
     found: Sequence[Mapping[str, Any]], *, to: str = "job", file: str = ""
 ) -> tuple[Converted, ...]:
-    """Return the jobs among Kubernetes objects; a runtime goes with the TrainJob that names it."""
+    """Return the jobs among Kubernetes objects; a TrainJob gets the runtime that it names."""
     runtimes = [one for one in found if one.get("kind") in _RUNTIMES]
     strange = [one for one in found if undocumented.is_imagined(one)]
     if strange:
@@ -80,7 +80,7 @@ def documents(
 
 
 def _with_others(first: Converted, others: Sequence[Mapping[str, Any]]) -> Converted:
-    """Return what was read first with one line on the objects of the file that are no jobs."""
+    """Return the result with a line on objects of the file that are not jobs."""
     if not others:
         return first
     names = [f"{one.get('kind')} {(one.get('metadata') or {}).get('name', '')}".strip() for one in others]

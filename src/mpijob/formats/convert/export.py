@@ -1,4 +1,4 @@
-"""Our job written as somebody else's document: the text, and what became of each field that the job sets."""
+"""Writes a job in another system's form, with a report on each field that the job sets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _CHANGED = {
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written: the text, the documents where there are any, and the report."""
+    """The text, the documents if there are any, and the report."""
 
     text: str
     entries: tuple[FieldEntry, ...] = ()
@@ -71,7 +71,7 @@ def write(
 ) -> Written:
     """Return a job in one of the forms.
 
-    `user` is the user ID of pods, None where the cluster gives one; `script` the text of the job's script.
+    `user` is the user ID of pods, None if the cluster assigns one; `script` is the text of the job's script.
     """
     if to == "job":
         return Written(
@@ -88,7 +88,7 @@ def write(
 
 
 def _asking_batch(job: MPIJob) -> MPIJob:
-    """Return the job with what batch systems have for none: all memory of a node (0), and a core for each rank."""
+    # `none` means to batch systems: all memory of the node (0), and one core for each rank.
     memory = 0 if job.resources.memory == NONE else job.resources.memory
     cpu = job.cores_per_rank * job.slots if job.resources.cpu == NONE else job.resources.cpu
     return job.replace(resources=job.resources.replace(cpu=cpu, memory=memory))
@@ -109,7 +109,7 @@ def _manifests(job: MPIJob, to: str, format: str, foreign: Foreign, shape: well_
 
 
 def shown(documents: tuple[dict[str, Any], ...], format: str) -> str:
-    """Return documents as YAML or JSON text; several as a List in JSON."""
+    """Return documents as YAML or JSON text; in JSON, several are one List."""
     if format == "json":
         whole: Any = (
             documents[0]
@@ -127,7 +127,7 @@ def _entries(job: MPIJob) -> list[FieldEntry]:
     for field, value in own_exports.fields(job).items():
         if field in _NEEDS_US and not (field == "code.path" and job.code.files == {} and not value):
             note, todo = _NEEDS_US[field]
-            # The command names one of them.
+            # The command may name one of them.
             blocks = field == "code.files"
             found.append(FieldEntry(field, FieldOutcome.DROPPED, value[:200], "", note, todo, 0, blocks))
         elif field in _CHANGED:

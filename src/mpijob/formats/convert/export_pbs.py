@@ -1,4 +1,4 @@
-"""Our job as a PBS script, with a report on every field that it sets; `header/pbs` reads it back."""
+"""A job as a PBS script, with a report on every field that it sets; `header/pbs` is the inverse."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _KIB = 1024
 
 
 def write(job: MPIJob, script: str | None = None) -> tuple[str, tuple[FieldEntry, ...]]:
-    """Return the script of a job, and what became of each field; `script` is the text of the job's own."""
+    """Return the job's script and the report; `script` is the text of the job's own script."""
     return _Writer(job).script(script)
 
 
 class _Writer(Writer):
-    """Writes one script for qsub: its directives, and the launch by mpiexec."""
+    """Writes one script for qsub: its directives, and the launch with mpiexec."""
 
     system, submit, directive = "PBS", "qsub", "#PBS"
     name_variable, array_variable, array_option = "PBS_JOBNAME", "PBS_ARRAY_INDEX", "-J 1-10"

@@ -1,7 +1,6 @@
-"""Our job as a Slurm batch script, with a report on every field that it sets.
+"""A job as a Slurm batch script, with a report on every field that it sets; `batch_script` is the inverse.
 
-What Slurm has a word for is a directive or an option of srun; the rest is told. The text of a job's own script comes
-out as it is, below the directives; `batch_script` reads it back.
+Fields that Slurm has become directives or options of srun. A job's own script is kept unchanged below the directives.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _EOF, _TABLE = "MPIJOB_END", "programs.conf"
 
 
 def write(job: MPIJob, script: str | None = None) -> tuple[str, tuple[FieldEntry, ...]]:
-    """Return the batch script of a job, and what became of each field; `script` is the text of the job's own."""
+    """Return the job's batch script and the report; `script` is the text of the job's own script."""
     return Writer(job).script(script)
 
 
 class Writer:
-    """Writes one script; every field that the job sets is told once."""
+    """Writes one script, and reports every field that the job sets once."""
 
     system, submit, directive = "Slurm", "sbatch", "#SBATCH"
     name_variable, array_variable, array_option = "SLURM_JOB_NAME", "SLURM_ARRAY_TASK_ID", "--array=1-10"
@@ -38,23 +37,22 @@ class Writer:
     def __init__(self, job: MPIJob) -> None:
         self.job = job
         self.notes = Notes()
-        self.said = own_exports.fields(job)
+        self.unreported = own_exports.fields(job)
         self.cores = 1
 
     def script(self, script: str | None) -> tuple[str, tuple[FieldEntry, ...]]:
-        """Return the text, and what became of each field; `script` is the text of the job's own."""
-        text = self._around(script) if self.job.script else self._text()
+        """Return the text and the report; `script` is the text of the job's own script."""
+        text = self._with_own_script(script) if self.job.script else self._text()
         return text, tuple(self.notes.entries)
 
     def _text(self) -> str:
-        """Return the script of a job that has a command or programs."""
         head = self._head()
         body = [*self._files(), *self._variables(), *self._launch()]
         self._rest()
         return "\n".join(["#!/bin/bash", *head, "", *body]) + "\n"
 
-    def _around(self, script: str | None) -> str:
-        """Return the job's own script below directives: its lines stay as they are, but for directives of before."""
+    def _with_own_script(self, script: str | None) -> str:
+        """Return the job's own script below our directives and without its old ones."""
         first = script.split("\n", 1)[0] if script is not None else ""
         shell = first if first.startswith("#!") else "#!/bin/bash"
         head, variables = self._head(), self._variables()
@@ -63,7 +61,7 @@ class Writer:
                 f"run it in the script's directory: mpijob convert JOB.yaml --to {self.directive[1:].lower()}"
             )
             self.notes.dropped(
-                "script", self.said.pop("script"), "the script file was not found", todo, blocks=True
+                "script", self.unreported.pop("script"), "the script file was not found", todo, blocks=True
             )
         else:
             self._exact("script", "the lines below the directives")
@@ -87,16 +85,16 @@ class Writer:
         return [f"{self.directive} {one}" for one in (*self._shape(), *self._limits(), *self._places())]
 
     def _exact(self, field: str, ours: str, note: str = "") -> None:
-        if field in self.said:
-            self.notes.exact(field, self.said.pop(field), ours, note)
+        if field in self.unreported:
+            self.notes.exact(field, self.unreported.pop(field), ours, note)
 
     def _changed(self, field: str, ours: str, note: str, todo: str = "") -> None:
-        if field in self.said:
-            self.notes.changed(field, self.said.pop(field), ours, note, todo)
+        if field in self.unreported:
+            self.notes.changed(field, self.unreported.pop(field), ours, note, todo)
 
     def _dropped(self, field: str, note: str, todo: str) -> None:
-        if field in self.said:
-            self.notes.dropped(field, self.said.pop(field), note, todo)
+        if field in self.unreported:
+            self.notes.dropped(field, self.unreported.pop(field), note, todo)
 
     def _shape(self) -> list[str]:
         job = self.job
@@ -111,7 +109,7 @@ class Writer:
         self.cores = self._cores()
         lines.append(f"--cpus-per-task={self.cores}")
         memory = -(-job.resources.memory_bytes // _MIB)
-        if not job.script or "resources.memory" in self.said:
+        if not job.script or "resources.memory" in self.unreported:
             lines.append(f"--mem={memory}M")
         if job.resources.memory_bytes % _MIB:
             self._changed("resources.memory", "--mem", f"rounded up to {memory}M")
@@ -153,7 +151,7 @@ class Writer:
                 )
             else:
                 self._changed("deadline_seconds", "--time", "rounded up to whole seconds")
-        if job.signal.seconds_before > 0 or "signal.name" in self.said:
+        if job.signal.seconds_before > 0 or "signal.name" in self.unreported:
             name = job.signal.name.removeprefix("SIG")
             lines.append(f"--signal={name}@{int(job.signal.seconds_before)}")
             fits = job.signal.seconds_before == int(job.signal.seconds_before) and name == job.signal.name
@@ -205,7 +203,7 @@ class Writer:
             lines += [f"mkdir -p {shlex.quote(folder)}"] if folder else []
             lines += [f"cat > {shlex.quote(name)} <<'{end}'", text.rstrip("\n"), end]
         if not files:
-            self.said.pop("code.files", None)
+            self.unreported.pop("code.files", None)
         note = f"they are written into the directory where {self.submit} is called, and replace files of these names"
         self._changed("code.files", "here-documents", note)
         self._changed(
@@ -256,7 +254,7 @@ class Writer:
     def _launch(self) -> list[str]:
         job = self.job
         srun = ["srun", *self._layout()]
-        # Srun does not take it from the directive since Slurm 22.05.
+        # Since Slurm 22.05 srun does not inherit --cpus-per-task from sbatch.
         if self.cores > 1:
             srun.append(f"--cpus-per-task={self.cores}")
         if job.programs:
@@ -270,17 +268,17 @@ class Writer:
         return [" ".join([*srun, words])]
 
     def _programs(self, srun: list[str]) -> list[str]:
-        """Return the table of several programs, and the line that starts them."""
+        """Return the file for several programs and the line that starts them."""
         several = self.job.programs
         argvs = [(*one.command, *one.args) for one in several]
-        said = [all(_sayable(word) for word in argv) for argv in argvs]
+        unreported = [all(_fits_table(word) for word in argv) for argv in argvs]
         lines: list[str] = []
         for index, argv in enumerate(argvs):
-            if not said[index]:
+            if not unreported[index]:
                 name = self._free(f"program-{index}.sh")
                 lines += [f"cat > {name} <<'{_EOF}'", f"exec {shlex.join(argv)}", _EOF]
                 argvs[index] = ("bash", name)
-        if all(said) and not any(one.env for one in several):
+        if all(unreported) and not any(one.env for one in several):
             self._exact("programs", "srun --multi-prog")
         else:
             note = (
@@ -322,7 +320,7 @@ class Writer:
         return words
 
     def _rest(self) -> None:
-        for field in list(self.said):
+        for field in list(self.unreported):
             note, todo = _GONE.get(
                 field,
                 _GONE.get(
@@ -338,7 +336,7 @@ def _setting(key: str) -> str:
 
 
 def _table(commands: Sequence[tuple[int, Sequence[str]]]) -> str:
-    """Return the table of `srun --multi-prog` for (ranks, words), in the order of the ranks."""
+    """Return the file for `srun --multi-prog` from (ranks, words), by rank."""
     found, first = [], 0
     for ranks, words in commands:
         last = first + ranks - 1
@@ -350,18 +348,18 @@ def _table(commands: Sequence[tuple[int, Sequence[str]]]) -> str:
     return "\n".join(found) + "\n"
 
 
-def _sayable(word: str) -> bool:
-    """Return whether a table can hold a word: srun knows single quotes around it, and no more (tried on 22.05)."""
+def _fits_table(word: str) -> bool:
+    """Return whether the file can contain a word: srun supports single quotes only (tested with 22.05)."""
     return word != "" and not any(letter in word for letter in "%\\\n'\"")
 
 
 def word(text: str) -> str:
-    """Return a value of a directive, in quotes where it needs them."""
+    """Return a directive's value, quoted if necessary."""
     return text if _PLAIN.fullmatch(text) else shlex.quote(text)
 
 
 _CLUSTER = "applies only to a cluster"
-# In the words of most batch systems.
+# Fields without an equivalent, in the terms of most batch systems.
 _GONE = {
     "image": (
         "programs installed at the site are used",

@@ -1,7 +1,7 @@
-"""What is different for a job on another engine, field by field: the report of `mpijob move`.
+"""The differences of a job on another engine, field by field: the report of `mpijob move`.
 
-One spec runs on every engine, and some of its words mean something else there, or nothing. Only fields that the job
-sets are told; what the place itself makes of it (MPI, nodes, limits) is in its plan.
+One job file runs on every engine, but some fields have another meaning there, or none. Only fields that the job sets
+are reported; MPI, nodes and limits are in the plan.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EXACT, _CHANGED, _DROPPED = FieldOutcome.EXACT, FieldOutcome.CHANGED, FieldOutc
 
 
 class _Meaning(NamedTuple):
-    """What becomes of a field on an engine, why, and what to do."""
+    """The outcome of a field on an engine, the reason, and what to do."""
 
     fate: FieldOutcome
     note: str
@@ -106,7 +106,7 @@ _MEANINGS: Mapping[str, Mapping[str, _Meaning]] = {
 
 
 def differences(job: MPIJob, source: str, target: str) -> tuple[FieldEntry, ...]:
-    """Return what becomes of each field that a job sets when it goes from one kind of engine to another."""
+    """Return the outcome of each field that the job sets, from one kind of engine to another."""
     known = _MEANINGS.get(target, {})
     entries = []
     for field, value in own_exports.fields(job).items():
@@ -115,12 +115,12 @@ def differences(job: MPIJob, source: str, target: str) -> tuple[FieldEntry, ...]
             meaning = _Meaning(_EXACT, "")
         entries.append(FieldEntry(field, meaning.fate, value[:200], field, meaning.note, meaning.todo))
     found = {entry.field: entry for entry in entries}
-    found |= {entry.field: entry for entry in _of_values(job, target)}
+    found |= {entry.field: entry for entry in _value_differences(job, target)}
     return to_do_first(found.values())
 
 
-def _of_values(job: MPIJob, target: str) -> list[FieldEntry]:
-    """Return what depends on a field's value: volumes, secrets, a missing image."""
+def _value_differences(job: MPIJob, target: str) -> list[FieldEntry]:
+    """Yield differences that depend on a field's value: volumes, secrets, a missing image."""
     entries: list[FieldEntry] = []
     foreign = [volume.mount for volume in job.volumes if volume.kind is not VolumeKind.PATH]
     if foreign and target == "slurm":

@@ -1,4 +1,4 @@
-"""What we wrote ourselves, read back: job files, and manifests that carry the whole job with them."""
+"""Reads files that mpijob wrote: job files, and manifests with the complete job in an annotation."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from mpijob.model import Family, MPIJob
 
 
 def read(text: str, file: str = "") -> tuple[Converted, ...]:
-    """Return the jobs of a job file, one by one."""
     jobs = jobfile_reader.read_all(text, file=file)
     return tuple(Converted(source="job file", jobs=(job,), entries=exactly(job), file=file) for job in jobs)
 
 
-def told(reading: Reading, source: str, file: str, family: Family) -> Converted:
-    """Return the job of a manifest that was written here; it carries the whole job."""
+def job_of(reading: Reading, source: str, file: str, family: Family) -> Converted:
+    """Return the job of a manifest that was written by mpijob."""
     entries = exactly(reading.job)
     return Converted(
         source=source, jobs=(reading.job,), entries=entries, file=file, foreign=reading.foreign, family=family
@@ -32,7 +31,7 @@ def exactly(job: MPIJob) -> tuple[FieldEntry, ...]:
 
 
 def fields(job: MPIJob) -> dict[str, str]:
-    """Return the fields that a job sets, those of its parts by their paths, with their values as text."""
+    """Return the fields that a job sets, by path, with their values as text."""
     return dict(_flat(jobfile_writer.plain(job), ""))
 
 

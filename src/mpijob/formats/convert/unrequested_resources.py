@@ -1,4 +1,4 @@
-"""CPU and memory that a source does not ask for: the job asks for none either, and its report begins with that."""
+"""The report's entry on CPU and memory that a source does not request: the job requests none either."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NOTE = "not requested: no request and no limit are set, except the default of t
 
 
 def first_line(job: MPIJob) -> tuple[FieldEntry, ...]:
-    """Return the entry that a report begins with; none where the job asks for all that it uses."""
+    """Return the report's first entry, None if the job requests all resources."""
     parts = {"resources": job.resources, "launcher": job.launcher}
     names = [
         f"{part}.{name}" for part in parts for name in ("memory", "cpu") if getattr(parts[part], name) == NONE
@@ -27,7 +27,7 @@ def first_line(job: MPIJob) -> tuple[FieldEntry, ...]:
 
 
 def added_launcher(job: MPIJob) -> tuple[FieldEntry, ...]:
-    """Return the entry on the launcher of a job whose source has none of its own."""
+    """Return the entry on the launcher that a job gets because its source has none."""
     amounts = f"launcher.cpu: {job.launcher.cpu}, launcher.memory: {job.launcher.memory}"
     note = "mpijob adds a launcher that starts the ranks; the source sets no resources for it"
     return (

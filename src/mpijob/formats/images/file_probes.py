@@ -1,7 +1,7 @@
-"""What single files of a container image say: which are worth reading, and what is read in them.
+"""Reads single files of a container image: which of them, and what they say.
 
-Libraries are not run: an MPI library holds its version as a word of its own, and a shared object names what
-it needs. How the files lie together is read by `filesystem`.
+Nothing is executed: an MPI library contains its version as text, and a shared object lists the libraries that it
+needs. `filesystem` combines the files.
 """
 
 from __future__ import annotations
@@ -47,14 +47,13 @@ _CAPABILITIES = (
 
 
 def bytes_wanted(path: str) -> int:
-    """Return how many bytes of a file are worth reading; 0 for most."""
+    """Return how many bytes of a file to read; 0 for most files."""
     if _TEXTS.fullmatch(path):
         return _TEXT_BYTES
     return _LIBRARY_BYTES if _LIBRARIES.fullmatch(path) or _MODULES.fullmatch(path) else 0
 
 
 def read(path: str, data: bytes) -> Clue | None:
-    """Return what a file says."""
     if _TEXTS.fullmatch(path):
         return Clue(text=data.decode("utf-8", "replace"))
     soname, needed = dynamic(data)
@@ -66,7 +65,7 @@ def read(path: str, data: bytes) -> Clue | None:
 
 
 def _version(data: bytes, family: Family) -> str:
-    """Return the version that stands in a library as a word of its own; other words look alike, but not as large."""
+    """Return the version in a library: the largest of the texts that look like one."""
     least, most = _MAJORS[family]
     words = [one.decode() for one in _WORD.findall(data)]
     return next(
@@ -75,13 +74,13 @@ def _version(data: bytes, family: Family) -> str:
 
 
 def _cuda(data: bytes, needed: tuple[str, ...]) -> bool | None:
-    """Return True for a library that holds, or needs, a part for CUDA; that it has none says nothing yet."""
+    """Return True for a library with CUDA support, None if the file does not decide it."""
     needs = any(one.startswith(("libcudart.so", "libcuda.so")) for one in needed)
     return True if needs or any(part in data for part in _CUDA_PARTS) else None
 
 
 def capabilities(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the capabilities that a file takes on when it is started, from an archive's extended headers."""
+    """Return the file capabilities in an archive's extended headers."""
     if value := headers.get("SCHILY.xattr.security.capability"):
         raw = value.encode("utf-8", "surrogateescape")
     elif value := headers.get("LIBARCHIVE.xattr.security.capability"):
@@ -95,7 +94,7 @@ def capabilities(headers: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     magic, low, _, high = struct.unpack_from("<IIII", raw)
     if not magic & _EFFECTIVE:
-        # Without that mark the kernel starts the file all the same.
+        # Without the effective flag the kernel executes the file even if capabilities are missing.
         return ()
     bits = low | high << 32
     return tuple(f"cap_{_cap(bit)}" for bit in range(64) if bits >> bit & 1)
@@ -106,7 +105,7 @@ def _cap(bit: int) -> str:
 
 
 def dynamic(data: bytes) -> tuple[str, tuple[str, ...]]:
-    """Return the soname of a shared object and the libraries that it needs; nothing of what is no such file."""
+    """Return a shared object's soname and needed libraries; empty for other files."""
     try:
         tags = list(_tags(data))
         (table,) = [_offset(data, value) for tag, value in tags if tag == 5][:1]
@@ -117,7 +116,7 @@ def dynamic(data: bytes) -> tuple[str, tuple[str, ...]]:
 
 
 def _tags(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the entries of the dynamic section of a 64-bit ELF file of small-endian machines."""
+    """Yield the entries of the dynamic section of a 64-bit little-endian ELF file."""
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError("no such file")
     for kind, offset, _, size in _segments(data):
@@ -130,7 +129,7 @@ def _tags(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Yield kind, offset in the file, address and size of each segment."""
+    """Yield type, file offset, address and size of each program header."""
     (start,) = struct.unpack_from("<Q", data, 32)
     size, count = struct.unpack_from("<HH", data, 54)
     for number in range(min(count, 128)):

@@ -1,7 +1,6 @@
-"""The files of a container image as a tree: links followed inside it, and what a job will find there.
+"""The files of a container image as a tree with resolved links, and what it offers to jobs.
 
-`backends/registry` puts the layers together to these entries; what single files say was read by `file_probes`.
-The names are without a leading slash; whoever reads the result sees them with one.
+`backends/registry` merges the layers into these entries. Names have no leading slash; results have one.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from mpijob.model.spec.image import Binding, Closed, Config, Entry, Image, Kind,
 from mpijob.model.spec.job import Family
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# As the kernel has it.
+# The kernel's limit.
 _MOST_LINKS = 40
 _LAUNCHERS = ("mpirun", "mpiexec")
 _INTERFACES = (((40, 40), "5.0"), ((40, 30), "4.1"), ((40, 20), "4.0"), ((40, 10), "3.1"), ((40, 0), "3.0"))
@@ -31,18 +30,18 @@ _SSHD_WORDS = ("port", "pidfile", "usepam", "strictmodes", "hostkey", "permituse
 
 
 class Tree:
-    """All that is known of the files, with links followed as a process in the image would."""
+    """The known files, with links resolved as a process in the image would resolve them."""
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
         self.entries = entries
 
     def real(self, path: str) -> str:
-        """Return what a path leads to, or "" when there is nothing."""
+        """Return the target of a path, "" if it does not exist."""
         found = self.follow(path)
         return found if found in self.entries else ""
 
     def follow(self, path: str) -> str:
-        """Return where a path leads to, whether something is there or not; "" for links that lead in circles."""
+        """Return the target of a path, existing or not; "" for circular links."""
         todo, done, links = path.strip("/").split("/")[::-1], list[str](), 0
         while todo:
             part = todo.pop()
@@ -61,16 +60,15 @@ class Tree:
         return "/".join(done)
 
     def get(self, path: str) -> Entry | None:
-        """Return what a path leads to."""
         return self.entries.get(self.real(path))
 
     def text(self, path: str) -> str:
-        """Return the text of a file, "" where there is none."""
+        """Return a file's text, "" if it is missing."""
         found = self.get(path)
         return found.clue.text if found and found.clue else ""
 
     def program(self, name: str, search: str) -> str:
-        """Return the path under which a program is found, as a shell looks for it."""
+        """Return a program's path, searched as a shell does."""
         for folder in search.split(":"):
             path = f"{folder.rstrip('/')}/{name}"
             entry = self.get(path) if folder.startswith("/") else None
@@ -79,7 +77,7 @@ class Tree:
         return ""
 
     def obstacle(self, path: str) -> tuple[str, int] | None:
-        """Return the first name on the way that a user whom it does not belong to cannot pass, with its mode."""
+        """Return the first directory on a path that another user cannot pass, with its mode."""
         parts = self.real(path).split("/")
         for end in range(1, len(parts) + 1):
             name = "/".join(parts[:end])
@@ -90,12 +88,11 @@ class Tree:
 
 
 def _open_to_group_root(entry: Entry, bit: int) -> bool:
-    """Whether somebody of the group root, and of no other, has a right: 1 to pass or start, 2 to write."""
+    """Whether a user with group root only has a permission: 1 to search or execute, 2 to write."""
     return bool(entry.mode & (bit << 3 if entry.gid == 0 else bit))
 
 
 def describe(origin: Origin, config: Config, entries: Mapping[str, Entry]) -> Image:
-    """Return what a job will find in an image."""
     tree = Tree(entries)
     search = config.env.get("PATH") or _PATH
     mpis = _mpis(tree)
@@ -131,7 +128,7 @@ def describe(origin: Origin, config: Config, entries: Mapping[str, Entry]) -> Im
 
 
 def _mpis(tree: Tree) -> tuple[Mpi, ...]:
-    """Return the MPI libraries, each place once, those that tell their version first."""
+    """Return the MPI libraries, each path once, those with a version first."""
     found: dict[tuple[Family, str], Mpi] = {}
     for path in sorted(tree.entries):
         entry = tree.entries[path]
@@ -161,7 +158,7 @@ def _by_interface(path: str) -> str:
 
 
 def _cuda_aware(tree: Tree, told: bool | None, family: Family) -> bool | None:
-    """Return whether an MPI can send memory of a GPU: a part for it is there; None where files do not tell."""
+    """Return whether an MPI library supports GPU memory, None if the files do not decide it."""
     if told:
         return True
     if any(_CUDA_PARTS.fullmatch(path) for path in tree.entries):
@@ -170,7 +167,7 @@ def _cuda_aware(tree: Tree, told: bool | None, family: Family) -> bool | None:
 
 
 def _launcher_family(tree: Tree, launcher: str, mpis: tuple[Mpi, ...]) -> Family | None:
-    """Return whose launcher it is: by the programs beside it, else by the only library there is."""
+    """Return a launcher's MPI family, from the programs beside it or the only installed library."""
     if not launcher:
         return None
     beside = tree.real(launcher).rpartition("/")[0]
@@ -198,7 +195,7 @@ def _python_version(tree: Tree, python: str) -> str:
 
 
 def _mpi4py(tree: Tree, python: str) -> Binding | None:
-    """Return the mpi4py that this Python would import: its own folder before those of others."""
+    """Return the mpi4py that this Python imports: its own site-packages before others."""
     modules: dict[str, set[str]] = {}
     versions: dict[str, str] = {}
     for path, entry in tree.entries.items():
@@ -226,7 +223,7 @@ def _fabrics(tree: Tree) -> tuple[str, ...]:
 
 
 def _sshd_settings(tree: Tree) -> dict[str, str]:
-    """Return what the image's own configuration says; of several values sshd takes the first."""
+    """Return the settings in the image's sshd_config; sshd uses the first of several values."""
     texts = [tree.text("/etc/ssh/sshd_config")]
     if re.search(r"^\s*Include\s+/etc/ssh/sshd_config\.d/", texts[0], re.MULTILINE | re.IGNORECASE):
         more = sorted(path for path in tree.entries if path.startswith("etc/ssh/sshd_config.d/"))
@@ -235,7 +232,7 @@ def _sshd_settings(tree: Tree) -> dict[str, str]:
     for line in "\n".join(texts).splitlines():
         word, _, value = line.strip().replace("=", " ", 1).partition(" ")
         if word.lower() == "match":
-            # What follows holds for some only.
+            # Settings after a Match line apply conditionally.
             break
         if word.lower() in _SSHD_WORDS:
             found.setdefault(word.lower(), value.strip())
@@ -243,7 +240,7 @@ def _sshd_settings(tree: Tree) -> dict[str, str]:
 
 
 def _home(tree: Tree, config: Config) -> str:
-    """Return the home of a user whom the image does not know: HOME where it is set, else that of the image's user."""
+    """Return HOME of a user whom the image does not know: the variable, else the home of the image's user."""
     if home := config.env.get("HOME"):
         return home
     user = config.user.partition(":")[0] or "root"
@@ -260,7 +257,7 @@ def _writable(tree: Tree, path: str) -> bool:
 
 
 def _trapped(tree: Tree, programs: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the programs that a job starts and that demand capabilities, which pods do not have."""
+    """Return the programs for jobs that need capabilities, which pods do not have."""
     real = {tree.real(path) for path in programs.values() if path}
     daemons = (
         "orted",

@@ -1,8 +1,7 @@
-"""Our own job file: YAML or JSON with the fields of `MPIJob`, read strictly and written plainly.
+"""Reads and writes job files: YAML or JSON with the fields of `MPIJob`.
 
-Everything that is wrong in a file is told at once, each with its line and column. Types are judged
-by `model/spec/type_check`, so a file and a job built in Python hear the same sentences; whether the values
-make sense is the business of `checks`, whose findings `locate` brings back to their lines.
+All errors of a file are reported at once, with line and column. `model/spec/type_check` checks types, for files and
+for jobs built in Python; `checks` validates values, and `locate` adds the positions in the file to its findings.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ Places = dict[Path, Node]
 
 
 def read(text: str | bytes, *, file: str = "") -> MPIJob:
-    """Return the one job of a file; raise InvalidJob with everything that is wrong in it."""
+    """Return the one job of a file; raise InvalidJob with all of its errors."""
     forest = parse(text, file)
     if len(forest.roots) != 1:
         raise refused([_count(forest.roots)], file)
@@ -44,7 +43,7 @@ def read(text: str | bytes, *, file: str = "") -> MPIJob:
 
 
 def read_all(text: str | bytes, *, file: str = "") -> tuple[MPIJob, ...]:
-    """Return all jobs of a file with several documents; what is wrong in any of them is told at once."""
+    """Return all jobs of a file with several documents; raise InvalidJob with the errors of all."""
     forest = parse(text, file)
     if not forest.roots:
         raise refused([_count(forest.roots)], file)
@@ -57,9 +56,9 @@ def write(job: MPIJob, *, format: Literal["yaml", "json"] = "yaml") -> str:
 
 
 def sketch(text: str | bytes) -> MPIJob | None:
-    """Return what a file that was refused says as far as it can be read, of any type, for `checks` to judge the rest.
+    """Return the readable part of an invalid file, of any type, so that `checks` can examine the rest.
 
-    A field whose name is not known counts for the one that it is nearest to.
+    A field with an unknown name counts as the most similar one.
     """
     roots = parse(text).roots
     if len(roots) != 1 or not isinstance(roots[0], Mapping) or is_manifest(roots[0]):
@@ -71,7 +70,7 @@ def sketch(text: str | bytes) -> MPIJob | None:
 
 
 def values(text: str | bytes) -> dict[str, Any]:
-    """Return what a file says as plain values, known or not; what cannot be read at all says nothing."""
+    """Return a file's content as plain values, with unknown fields; empty if it cannot be parsed."""
     roots = parse(text).roots
     if len(roots) != 1 or not isinstance(roots[0], Mapping) or is_manifest(roots[0]):
         return {}
@@ -104,13 +103,13 @@ def _count(roots: tuple[Node, ...]) -> Finding:
 
 
 def several(second: Node, count: int = 2) -> Finding:
-    """Return what is said of a file with more jobs than one."""
+    """Return the error for a file with more than one job."""
     message = f"the file holds {count} jobs, and one is expected"
     return finding("SEVERAL_JOBS", second, message, "keep one, or read them all together")
 
 
 def _jobs(forest: YamlDocuments, file: str) -> tuple[MPIJob, ...]:
-    seen = [_understood(root) for root in forest.roots]
+    seen = [_plain_values(root) for root in forest.roots]
     refused_places = {(one.line, one.column) for one in forest.findings}
     wrong = [one for _, found in seen for one in found if (one.line, one.column) not in refused_places]
     if wrong or forest.findings:
@@ -118,8 +117,8 @@ def _jobs(forest: YamlDocuments, file: str) -> tuple[MPIJob, ...]:
     return tuple(codec.convert(tree, MPIJob) for tree, _ in seen)
 
 
-def _understood(root: Node) -> tuple[Any, list[Finding]]:
-    """Return what a document says as plain values, and what is wrong with them."""
+def _plain_values(root: Node) -> tuple[Any, list[Finding]]:
+    """Return a document's plain values and its errors."""
     if not isinstance(root, Mapping):
         return None, [
             finding(
@@ -148,7 +147,7 @@ def _wrong_types(tree: Any, places: Places, root: Node) -> list[Finding]:
 
 
 class _Reader:
-    """Turns a tree into plain values, guided by the types that the spec has at each place."""
+    """Converts a tree to plain values, by the types of the spec at each position."""
 
     def __init__(self) -> None:
         self.places: Places = {}
@@ -156,7 +155,7 @@ class _Reader:
 
     def convert(self, node: Node, wanted: inspect.Type, path: Path) -> Any:
         self.places.setdefault(path, node)
-        wanted = _settled(wanted)
+        wanted = _without_none(wanted)
         if isinstance(node, Mapping):
             return self._mapping(node, wanted, path)
         if isinstance(node, Sequence):
@@ -176,7 +175,7 @@ class _Reader:
         return values
 
     def _words(self, node: Scalar, path: Path) -> Any:
-        """Return a command that is written as one line, in words; no shell ever sees it."""
+        """Return the words of a command in one line; it is never passed to a shell."""
         if node.plain and meaning(node.text) is None:
             return None
         try:
@@ -187,8 +186,8 @@ class _Reader:
             return []
 
 
-def _settled(wanted: inspect.Type) -> inspect.Type:
-    """Return the structure inside an optional one; other types as they are."""
+def _without_none(wanted: inspect.Type) -> inspect.Type:
+    """Return the structure inside an optional type; other types unchanged."""
     if isinstance(wanted, inspect.UnionType):
         return next((part for part in wanted.types if isinstance(part, inspect.StructType)), wanted)
     return wanted
@@ -205,22 +204,23 @@ def _field_type(name: str, wanted: inspect.Type) -> inspect.Type:
 
 
 def _is_inside(path: Path) -> bool:
-    """Return whether a scalar stands in a list or among names of the user's own (env, labels)."""
+    """Return whether a scalar is in a list or in a mapping with the user's own keys (env, labels)."""
     if not path or isinstance(path[-1], int):
         return True
     wanted: inspect.Type = job_type()
     for part in path[:-1]:
-        wanted = _settled(wanted)
+        wanted = _without_none(wanted)
         if isinstance(part, int) and isinstance(wanted, inspect.VarTupleType):
             wanted = wanted.item_type
         else:
             wanted = _field_type(str(part), wanted)
-    return isinstance(_settled(wanted), inspect.DictType)
+    return isinstance(_without_none(wanted), inspect.DictType)
 
 
 def _value(node: Scalar, wanted: inspect.Type, *, inside: bool) -> Any:
-    """Return a scalar's value. Numbers where text is wanted are taken as written; so are true and
-    false inside env and lists."""
+    """Return a scalar's value. Where text is expected, numbers are taken literally, and in env and lists also true
+    and false.
+    """
     if not node.plain:
         return node.text
     found = meaning(node.text)
@@ -242,7 +242,7 @@ def is_manifest(root: Mapping) -> bool:
 
 
 def explained(root: Mapping) -> Finding:
-    """Return what to do with a manifest, and whether it exists in any release."""
+    """Return what to do with a manifest, and whether any release has its form."""
     kind, version = _text(root.get("kind")), _text(root.get("apiVersion"))
     place = root.get("apiVersion") or root.get("kind") or root
     called = f"{kind or 'a manifest'} of {version or 'an unnamed version'}"

@@ -1,6 +1,6 @@
-"""Writes a job as YAML or JSON: fields in the spec's order, defaults left out, nothing surprising.
+"""Writes a job as YAML or JSON: fields in the spec's order, without defaults.
 
-`jobfile_reader` reads what this writes back into an equal job; both agree by `scalars` on what needs quotes.
+`jobfile_reader` reads an equal job from it; both decide with `scalars` which texts need quotes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def write(job: MPIJob, format: str) -> str:
 
 
 def plain(part: msgspec.Struct) -> dict[str, Any]:
-    """Return a part of a spec as plain values, without the fields that have their default."""
+    """Return a part of a spec as plain values, without defaults."""
     return {
         field.encode_name: _plain(value)
         for field in msgspec.structs.fields(part)
@@ -52,14 +52,13 @@ def _plain(value: Any) -> Any:
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes without aliases, quotes what could be misread, and shows long texts as they are."""
+    """Dumps YAML without aliases, with quotes where a value would be ambiguous, and long texts as blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Return True: a value that stands twice is written twice."""
+        """Return True: a value that occurs twice is written twice."""
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        """Indent lists under their field."""
         super().increase_indent(flow, False)
 
 

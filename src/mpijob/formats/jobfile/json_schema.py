@@ -1,6 +1,6 @@
-"""The spec as JSON Schema and as answers to `mpijob explain FIELD`; both from the model itself.
+"""The JSON Schema of job files, and `mpijob explain FIELD`, both from the model.
 
-The sentences come from `model/spec/field_docs`, the types from msgspec, the call names from `model/spec/type_check`.
+Sentences are from `model/spec/field_docs`, types from msgspec, names of types from `model/spec/type_check`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ONE_LINE = frozenset({"command", "args"})
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything there is to say about one field; `fields` are those inside it."""
+    """The description of one field; `fields` are its own fields."""
 
     path: str
     type: str
@@ -47,7 +47,7 @@ def _described(key: str, field: str, schema: dict[str, Any]) -> dict[str, Any]:
     about = FIELDS[key]
     default = {"default": schema["default"]} if "default" in schema else {}
     kind = {name: value for name, value in schema.items() if name != "default"}
-    # A command may stand in one line, which is split and never given to a shell.
+    # A command may be one line, which is split into words and never passed to a shell.
     if field in _ONE_LINE:
         kind = {"anyOf": [kind, {"type": "string"}]}
     if key == "MPIJob.launcher":
@@ -56,7 +56,7 @@ def _described(key: str, field: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def explain(path: str) -> Explanation:
-    """Return what a field is for; raise NotFound with the nearest field when there is none."""
+    """Return a field's description; raise NotFound with the most similar field."""
     owner: inspect.StructType = job_type()
     parts = [part.split("[")[0] for part in path.strip(". ").split(".")]
     for index, part in enumerate(parts):
@@ -77,7 +77,7 @@ def _field(owner: inspect.StructType, name: str) -> inspect.Field | None:
 
 
 def _inner(wanted: inspect.Type) -> inspect.StructType | None:
-    """Return the structure that a field holds, alone, optional or in a list."""
+    """Return the structure in a field: by itself, optional, or in a list."""
     if isinstance(wanted, inspect.StructType):
         return wanted
     if isinstance(wanted, inspect.VarTupleType):

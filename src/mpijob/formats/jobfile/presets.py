@@ -1,9 +1,7 @@
-"""Presets written out: what MPI libraries, NCCL and nodes want to be told for a fabric, for pinning, for huge pages.
+"""Presets: environment variables for MPI libraries and NCCL, for a fabric, pinning or huge pages.
 
-A preset never overrules: what the job says itself stays. The words are environment variables, because every family
-and NCCL read them there, and a library ignores those of another. A fabric that no machine of the place has is
-left out with a warning, and the job talks over TCP. The job that runs has everything written out; the label
-`mpijob/presets` says where it came from.
+A job's own values win. Variables are set for every MPI library: each ignores those of the others. A fabric that no
+node has is left out with a warning, and the job uses the network.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ _RDMA = "rdma/"
 
 
 class Preset(msgspec.Struct, frozen=True):
-    """What one name stands for; `with_gpus` is for workers that have NVIDIA GPUs."""
+    """The settings of one preset; `with_gpus` is for workers with NVIDIA GPUs."""
 
     env: Mapping[str, str] = {}
     with_gpus: Mapping[str, str] = {}
@@ -47,7 +45,7 @@ _GPU_DIRECT = {
     "NCCL_NET_GDR_LEVEL": "PHB",
     "NCCL_NET_GDR_READ": "1",
 }
-# RoCE v2 over IPv4 on the usual adapters.
+# The index of RoCE v2 over IPv4 on common adapters.
 _GID = {"UCX_IB_GID_INDEX": "3", "NCCL_IB_GID_INDEX": "3"}
 PRESETS: Mapping[str, Preset] = {
     "infiniband": Preset(env=_UCX, with_gpus=_GPU_DIRECT),
@@ -63,7 +61,7 @@ PRESETS: Mapping[str, Preset] = {
             "I_MPI_OFI_PROVIDER": "efa",
         },
         with_gpus={"FI_EFA_USE_DEVICE_RDMA": "1"},
-        # What the EFA library takes for itself.
+        # The EFA library allocates huge pages for itself.
         others={HUGE_PAGES: "5120Mi"},
     ),
     "tcp": Preset(
@@ -85,9 +83,9 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def settle(job: MPIJob, devices: frozenset[str] | None) -> tuple[MPIJob, tuple[Finding, ...]]:
-    """Return the job with its presets written out for a place, and what had to be left out there.
+    """Return the job with its presets as settings, and what was left out.
 
-    `devices` are the kinds of devices that some machine there has; None where nobody could see.
+    `devices` are the kinds of devices on the nodes, None if unknown.
     """
     names, said = [], list[Finding]()
     for name in dict.fromkeys(job.presets):
@@ -107,7 +105,7 @@ def settle(job: MPIJob, devices: frozenset[str] | None) -> tuple[MPIJob, tuple[F
 
 
 def _device(job: MPIJob, name: str, devices: frozenset[str] | None) -> str:
-    """Return the device that a preset stands or falls with: the job's own, the only one there, or the usual one."""
+    """Return the device that a preset needs: the job's own, the only one there, or the default."""
     if name == "huge-pages":
         return HUGE_PAGES
     if name not in FABRICS:

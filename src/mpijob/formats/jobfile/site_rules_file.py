@@ -1,6 +1,6 @@
-"""A site's file of rules: YAML or JSON, read strictly, everything wrong in it told with line and column.
+"""A site's diagnosis rules: YAML or JSON, with all errors reported by line and column.
 
-Whether a rule finds what it says is tried by `diagnosis/site_rules`; `Read.at` brings that back to the file's lines.
+`diagnosis/site_rules` tests the rules; `Read.at` gives its findings their position in the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HINT = "begin with `rules:` and a list of rules, each with id, title, literal, 
 
 
 class Read:
-    """The rules of a file, and where each of their fields stands."""
+    """The rules of a file, and the position of each of their fields."""
 
     def __init__(self, rules: tuple[SiteRule, ...], places: dict[Path, Node], file: str) -> None:
         self.rules = rules
@@ -28,7 +28,7 @@ class Read:
         self._file = file
 
     def at(self, path: Path, message: str, hint: str = "") -> Finding:
-        """Return what is wrong with a field, at its place."""
+        """Return a finding about a field, with its position."""
         here = path
         while here and here not in self._places:
             here = here[:-1]
@@ -37,7 +37,7 @@ class Read:
 
 
 def read(text: str | bytes, *, file: str = "") -> Read:
-    """Return the rules of a file; raise InvalidJob with everything that is wrong in it."""
+    """Return the rules of a file; raise InvalidJob with all of its errors."""
     forest = parse(text, file)
     if len(forest.roots) != 1 or not isinstance(forest.roots[0], Mapping):
         message = "a file of rules is one mapping"

@@ -1,7 +1,6 @@
-"""Changes single fields in the text of a job file and leaves all else as it stands: comments, order, unknown fields.
+"""Changes single fields in the text of a job file and keeps everything else: comments, order, unknown fields.
 
-`jobfile_writer` writes a whole file anew; this is for a text that somebody else has written. A text that cannot be
-changed with certainty (the result is read again and compared) is refused rather than changed wrongly.
+The result is parsed and compared; a text that cannot be changed safely is refused. `jobfile_writer` writes new files.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from mpijob.formats.jobfile.yaml_tree import parse, refused
 
 Path = tuple[str, ...]
 MOST_CHANGES, MOST_LETTERS = 200, 256 << 10
-# As a value: the field is taken out.
+# As a value: the field is removed.
 GONE: Any = msgspec.UNSET
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLAIN = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def edit(text: str, changes: Mapping[Path, Any]) -> str:
-    """Return the text with some fields set, or taken out where the value is GONE; raise InvalidJob."""
+    """Return the text with some fields set, or removed (GONE); raise InvalidJob."""
     text = text.removeprefix("\ufeff")
     if len(changes) > MOST_CHANGES or (changes and len(text) > MOST_LETTERS):
         raise InvalidJob(
@@ -34,7 +33,7 @@ def edit(text: str, changes: Mapping[Path, Any]) -> str:
             f"(at most {MOST_CHANGES} and {MOST_LETTERS} characters)",
             hint="edit the text directly",
         )
-    # Refuses what is hostile or no YAML, with its place.
+    # Raises InvalidJob for malicious or malformed YAML.
     forest = parse(text)
     if forest.findings or len(forest.roots) > 1:
         raise refused([*forest.findings] or [several(forest.roots[1])], "")
@@ -50,7 +49,7 @@ def edit(text: str, changes: Mapping[Path, Any]) -> str:
 
 
 def _plain(text: str) -> Any:
-    """Return the text's values as they are written, every scalar as text."""
+    """Return the text's values as written, every scalar as text."""
     try:
         return yaml.load(text, Loader=_PLAIN) or None  # noqa: S506 the base loader makes text alone
     except yaml.YAMLError:
@@ -58,7 +57,7 @@ def _plain(text: str) -> Any:
 
 
 def _wanted(before: Any, path: Path, value: Any) -> Any:
-    """Return the values that the text is to have."""
+    """Return the values that the text must have afterwards."""
     root = before if isinstance(before, dict) else {}
     name, rest = path[0], path[1:]
     others = {key: item for key, item in root.items() if key != name}
@@ -82,7 +81,6 @@ def _changed(text: str, path: Path, value: Any) -> str:
 
 
 def _within(text: str, parent: yaml.MappingNode, path: Path, value: Any) -> str:
-    """Return the text with a field of a mapping changed."""
     found = next(((key, node) for key, node in parent.value if key.value == path[0]), None)
     if found is None:
         return text if value is GONE else _added(text, parent, path[0], _nested(path[1:], value))
@@ -97,7 +95,7 @@ def _within(text: str, parent: yaml.MappingNode, path: Path, value: Any) -> str:
 
 
 def _is_only(node: yaml.MappingNode, path: Path) -> bool:
-    """Return whether a mapping holds nothing but the field at the end of the path."""
+    """Return whether a mapping has only the field at the end of the path."""
     while len(node.value) == 1 and node.value[0][0].value == path[0]:
         if len(path) == 1:
             return True
@@ -116,7 +114,7 @@ def _nested(path: Path, value: Any) -> Any:
 
 # -- the text itself ------------------------------------------------------------------------------
 def _added(text: str, parent: yaml.MappingNode, name: str, value: Any) -> str:
-    """Return the text with a new field behind the last one of a mapping."""
+    """Return the text with a new field after the last one of a mapping."""
     if parent.flow_style or not parent.value:
         return _rewritten(text, parent, {name: value})
     indent = parent.value[0][0].start_mark.column
@@ -127,7 +125,7 @@ def _added(text: str, parent: yaml.MappingNode, name: str, value: Any) -> str:
 
 
 def _replaced(text: str, parent: yaml.MappingNode, key: yaml.Node, node: yaml.Node, value: Any) -> str:
-    """Return the text with a field's value changed; a note behind it stays."""
+    """Return the text with a changed value; a comment after it is kept."""
     if parent.flow_style:
         return _rewritten(text, parent, {key.value: value})
     start, end = key.start_mark.index, _end(text, node)
@@ -144,7 +142,7 @@ def _replaced(text: str, parent: yaml.MappingNode, key: yaml.Node, node: yaml.No
 
 
 def _removed(text: str, parent: yaml.MappingNode, key: yaml.Node, node: yaml.Node) -> str:
-    """Return the text without a field; what notes stand on lines of their own stay."""
+    """Return the text without a field; comments on lines of their own are kept."""
     if parent.flow_style:
         return _rewritten(text, parent, {key.value: GONE})
     start, end = key.start_mark.index - key.start_mark.column, _end(text, node)
@@ -153,7 +151,7 @@ def _removed(text: str, parent: yaml.MappingNode, key: yaml.Node, node: yaml.Nod
 
 
 def _rewritten(text: str, parent: yaml.MappingNode, changes: dict[str, Any]) -> str:
-    """Return the text with a mapping in braces written anew; there each entry has no line of its own."""
+    """Return the text with a mapping in braces written again: its entries have no lines of their own."""
     start, end = parent.start_mark.index, parent.end_mark.index
     entries = {key.value: text[node.start_mark.index : node.end_mark.index] for key, node in parent.value}
     fresh = {name: value if value is GONE else _inline(value) for name, value in changes.items()}
@@ -163,7 +161,7 @@ def _rewritten(text: str, parent: yaml.MappingNode, changes: dict[str, Any]) -> 
 
 
 def _end(text: str, node: yaml.Node) -> int:
-    """Return where a value really ends: the marks of blocks reach over the notes behind them."""
+    """Return the real end of a value: PyYAML's end marks of blocks include the comments after them."""
     if isinstance(node, yaml.ScalarNode) and node.style not in ("|", ">"):
         return int(node.end_mark.index)
     if isinstance(node, yaml.ScalarNode) or getattr(node, "flow_style", False):

@@ -1,8 +1,6 @@
-"""YAML and JSON as a small tree in which every node knows its line and column.
+"""YAML and JSON as a tree of nodes with line and column.
 
-It is built from the parser's events, never from constructed objects, so nothing in a file can make
-anything but text, and everything hostile is refused while it is read: tags, anchors, aliases,
-duplicate keys, deep nesting, too many nodes. What the tree means is the business of `jobfile_reader`.
+`jobfile_reader` interprets the tree.
 """
 
 from __future__ import annotations
@@ -27,14 +25,14 @@ _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c
 
 
 class Node(msgspec.Struct, frozen=True):
-    """One node: where it begins (from 1)."""
+    """A node with its position (from 1)."""
 
     line: int
     column: int
 
 
 class Scalar(Node, frozen=True):
-    """A piece of text; `plain` when it stands without quotes, so that it may mean a number."""
+    """A text; `plain` without quotes, so that it may be a number."""
 
     text: str
     plain: bool = False
@@ -47,17 +45,17 @@ class Sequence(Node, frozen=True):
 
 
 class Mapping(Node, frozen=True):
-    """A mapping, its entries in the file's order."""
+    """A mapping with its entries in the file's order."""
 
     entries: tuple[tuple[Scalar, Node], ...]
 
     def get(self, name: str) -> Node | None:
-        """Return the value of a key, if it is there."""
+        """Return the value of a key, None if it is missing."""
         return next((value for key, value in self.entries if key.text == name), None)
 
 
 class Stop(Exception):
-    """Reading cannot go on; it carries the finding that says why."""
+    """Raised inside the parser when it cannot continue; has the finding."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.message)
@@ -65,14 +63,14 @@ class Stop(Exception):
 
 
 class YamlDocuments(msgspec.Struct, frozen=True):
-    """The tree of each document that is not empty, and what had to be refused in them."""
+    """The trees of all documents that are not empty, and findings about refused constructs."""
 
     roots: tuple[Node, ...]
     findings: tuple[Finding, ...]
 
 
 def parse(text: str | bytes, file: str = "") -> YamlDocuments:
-    """Return the trees of a file; raise InvalidJob where reading could not go on."""
+    """Return the trees of a file; raise InvalidJob if it cannot be parsed."""
     builder = _Builder()
     try:
         roots = tuple(builder.documents(_events(_decoded(text))))
@@ -86,14 +84,14 @@ def _is_empty(root: Node) -> bool:
 
 
 def refused(findings: list[Finding], file: str) -> InvalidJob:
-    """Return the error that tells the findings in the file's order, at most so many of them."""
+    """Return the error with the findings in the file's order, limited in number."""
     ordered = sorted(findings, key=lambda finding: (finding.line, finding.column))[:MAX_FINDINGS]
     placed = tuple(msgspec.structs.replace(finding, file=file) for finding in ordered)
     return InvalidJob.of(placed, file or "the job file")
 
 
 def finding(code: str, node: Node, message: str, hint: str = "", path: Path = ()) -> Finding:
-    """Return a finding at a node's place."""
+    """Return a finding at a node's position."""
     return Finding(
         code=code, message=message, hint=hint, field=written(path), line=node.line, column=node.column
     )
@@ -101,7 +99,7 @@ def finding(code: str, node: Node, message: str, hint: str = "", path: Path = ()
 
 def _decoded(text: str | bytes) -> str:
     size = len(text)
-    # A longer one need not be counted exactly.
+    # The exact size of a longer one does not matter.
     if isinstance(text, str) and size <= MAX_BYTES:
         size = len(text.encode(errors="surrogatepass"))
     if size > MAX_BYTES:
@@ -127,12 +125,12 @@ def _not_text(reason: str, line: int) -> Finding:
 
 
 def _as_yaml(json: str) -> str:
-    """Return JSON with the few letters escaped that YAML would not take as they are."""
+    """Return JSON with the characters escaped that YAML does not allow unescaped."""
     return _UNTAKEN.sub(lambda match: f"\\u{ord(match[0]):04x}", _PAIR.sub(_joined, json))
 
 
 def _joined(match: re.Match[str]) -> str:
-    """Return the letter that JSON writes as two halves, which YAML does not know."""
+    """Return the character of a surrogate pair in JSON, which YAML does not have."""
     halves = bytes.fromhex(match[2] + match[3])
     return match[1] + halves.decode("utf-16-be")
 
@@ -151,7 +149,7 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> Finding:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     lines = text.rstrip().split("\n")
-    # The fault is that the file ends: show where.
+    # The error is the end of the file: show its last line.
     if line > len(lines):
         line, column = len(lines), len(lines[-1]) + 1
     here = lines[line - 1]
@@ -171,8 +169,10 @@ def _syntax_hint(problem: str) -> str:
     return "check quotes, brackets and indentation just before this place"
 
 
+# From events and never from constructed objects: a file can only produce text. Tags, anchors, aliases, duplicate
+# keys, deep nesting and too many nodes are refused during parsing, before they cost memory.
 class _Builder:
-    """Turns events into trees and gathers what is refused on the way."""
+    """Builds trees from parser events, and collects findings."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
@@ -257,7 +257,7 @@ _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
 
 
 def meaning(text: str) -> bool | int | float | str | None:
-    """Return the value that a plain scalar stands for; the text itself when it is just text."""
+    """Return the value of a plain scalar; the text itself if it is only text."""
     if text in _WORDS:
         return _WORDS[text]
     if _WHOLE.fullmatch(text):
@@ -269,5 +269,5 @@ def meaning(text: str) -> bool | int | float | str | None:
 
 
 def is_text(text: str) -> bool:
-    """Return whether a plain scalar would be read as the text that it is."""
+    """Return whether a plain scalar is read as text."""
     return isinstance(meaning(text), str)

@@ -1,9 +1,7 @@
-"""The runtimes that ship: for jobs that others write (kubectl, the Kubeflow SDK), made of the very pods of ours.
+"""The runtimes that ship with mpijob, for TrainJobs that users write (kubectl, Kubeflow SDK).
 
-A job of ours brings a runtime of its own (`trainjob`). These are for a cluster's users who write TrainJobs
-themselves, or may not create runtimes. The launcher works too (`runLauncherAsNode`), because Trainer gives a
-TrainJob's resources and variables to the workers only then. MPICH and Intel MPI are MPIJobs to start from,
-because Trainer refuses them.
+Our own jobs have a runtime each (`trainjob`). MPICH and Intel MPI are MPIJob templates, because Trainer does not
+support them.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from mpijob.model.spec.enums import choice_hint
 KIND = "ClusterTrainingRuntime"
 FRAMEWORK_LABEL = "trainer.kubeflow.org/framework"
 _MARK = "mpijob-runtime"
-# Where the Kubeflow SDK writes the function that a job runs.
+# The directory in which the Kubeflow SDK writes a job's function.
 _SDK_HOME = "/home/mpiuser"
 _OF_ONE_JOB = frozenset(
     {"MPIJOB_NAME", "MPIJOB_NAMESPACE", "MPIJOB_WORLD", "MPIJOB_USED", "MPIJOB_MOST", "MPIJOB_SLOTS"}
@@ -34,7 +32,7 @@ _HELLO = ("/bin/sh", "-c", 'echo "rank $MPIJOB_RANK of $MPIJOB_WORLD on $(uname 
 
 
 class Shipped(msgspec.Struct, frozen=True, kw_only=True):
-    """One runtime that ships; its image is only a default, for a cluster's own."""
+    """A runtime that ships; its image is a default, for clusters to replace."""
 
     name: str
     description: str
@@ -46,7 +44,7 @@ class Shipped(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """What it is on a cluster."""
+        """Its kind of object on a cluster."""
         return KIND if self.family is Family.OPENMPI else mpijob.KIND
 
 
@@ -95,7 +93,7 @@ SHIPPED = (
 
 
 def shipped(name: str) -> Shipped:
-    """Return a shipped runtime by its name, with or without `mpijob-` in front."""
+    """Return a shipped runtime by its name, with or without the prefix `mpijob-`."""
     for one in SHIPPED:
         if name in (one.name, one.name.removeprefix("mpijob-")):
             return one
@@ -105,9 +103,9 @@ def shipped(name: str) -> Shipped:
 
 
 def document(one: Shipped, *, image: str = "", user: int | None = None, gpu_kind: str = "") -> Document:
-    """Return the runtime, or the MPIJob to start from, as a cluster takes it.
+    """Return the runtime, or the MPIJob template, as a Kubernetes object.
 
-    `user` is the user ID for pods where the cluster chooses none itself, as in `well_known.Shape`.
+    `user` is the user ID of pods if the cluster assigns none, as in `well_known.Shape`.
     """
     resources = one.resources.replace(gpu_kind=gpu_kind) if gpu_kind else one.resources
     job = MPIJob(
@@ -129,7 +127,7 @@ def document(one: Shipped, *, image: str = "", user: int | None = None, gpu_kind
 
 
 def _runtime(one: Shipped, written: Document) -> Document:
-    """Return a job's runtime as one for any job: no word of that job is left in it."""
+    """Return a job's runtime as one for any job, without that job's values."""
     labels = {FRAMEWORK_LABEL: one.framework, well_known.MANAGED_LABEL: well_known.MANAGED_BY}
     spec = written["spec"]
     spec["mlPolicy"]["mpi"]["runLauncherAsNode"] = True
@@ -174,7 +172,7 @@ def _node() -> list[Document]:
 
 
 def pod_specs(runtime: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pod spec of each part of a runtime, by the part's name, whatever is missing in between."""
+    """Return the pod specs of a runtime's replicated jobs by name; missing fields are empty."""
     found = {}
     for part in replicated_jobs(runtime):
         template = ((part.get("template") or {}).get("spec") or {}).get("template") or {}
@@ -183,23 +181,21 @@ def pod_specs(runtime: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replicated_jobs(runtime: Mapping[str, Any]) -> list[Document]:
-    """Return the parts of a runtime in their order."""
     template = (runtime.get("spec") or {}).get("template") or {}
     return list((template.get("spec") or {}).get("replicatedJobs") or ())
 
 
 def is_ours(runtime: Mapping[str, Any]) -> bool:
-    """Return whether a runtime's launcher runs our text, so that a TrainJob's `args` are its program."""
+    """Return whether a runtime's launcher runs our script, which starts a TrainJob's `args` as every rank."""
     launcher = pod_template.container_of(pod_specs(runtime).get("launcher") or {})
     return _MARK in (launcher.get("command") or ())
 
 
 def is_of_one_job(runtime: Mapping[str, Any]) -> bool:
-    """Return whether a runtime was written for one job of ours and goes with it."""
+    """Return whether a runtime was written for one job of ours, and is deleted with it."""
     return well_known.JOB_LABEL in ((runtime.get("metadata") or {}).get("labels") or {})
 
 
 def is_mpi(runtime: Mapping[str, Any]) -> bool:
-    """Return whether a runtime starts MPI jobs."""
     policy = (runtime.get("spec") or {}).get("mlPolicy") or {}
     return policy.get("mpi") is not None

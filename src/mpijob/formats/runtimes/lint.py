@@ -1,4 +1,4 @@
-"""Traps in documents for a cluster: `lint_runtime` knows Trainer's runtimes, `lint_mpijob` the MPI Operator's."""
+"""Known problems in runtimes and MPIJobs: `lint_runtime` for Trainer, `lint_mpijob` for the MPI Operator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def lint(document: Mapping[str, Any], *, openshift: bool = False) -> tuple[Finding, ...] | None:
-    """Return the traps in a runtime or an MPIJob, the worst first; None for what is neither."""
+    """Return the problems, the most severe first; None for any other kind of document."""
     if document.get("kind") == "MPIJob":
         return lint_mpijob.lint(document)
     if document.get("kind") in ("TrainingRuntime", "ClusterTrainingRuntime") and builtin.is_mpi(document):

@@ -1,4 +1,4 @@
-"""The findings that the lints of Trainer's runtimes and of the MPI Operator's jobs have in common."""
+"""Findings that both lints have in common."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ ERROR, WARNING, NOTICE = _ORDER = (Severity.ERROR, Severity.WARNING, Severity.NO
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings with the worst first."""
+    """Return findings, the most severe first."""
     return tuple(sorted(findings, key=lambda finding: _ORDER.index(finding.severity)))
 
 
 def finding(code: str, severity: Severity, message: str, hint: str, field: str) -> Finding:
-    """Return a trap: an error is one into which every job falls, a warning one for some, a notice for nobody yet."""
+    """Return a finding: an error affects every job, a warning some, a notice none yet."""
     return Finding(code=code, message=message, hint=hint, field=field, severity=severity)
 
 
 def deadlock(hint: str, field: str) -> Finding:
-    """A gang that counts a launcher which is created only when the gang runs."""
+    """A gang that includes a launcher which is created only after the gang has started."""
     message = "the pod group waits for the launcher, and the launcher for the workers: nothing ever starts"
     return finding("RUNTIME_GANG", ERROR, message, hint, field)
 
 
 def early_launcher(hint: str, field: str) -> Finding:
-    """A launcher that does not wait."""
+    """A launcher that does not wait for the workers."""
     message = "the launcher does not wait for the workers: mpirun may run before any sshd answers"
     return finding("RUNTIME_ORDER", WARNING, message, hint, field)
 
 
 def unproved_workers(field: str) -> Finding:
-    """Workers that count as ready before they are."""
+    """Workers that count as ready before their sshd runs."""
     message = (
         "the launcher waits for workers that are Ready as soon as they run: their sshd may not answer yet"
     )
@@ -49,7 +49,7 @@ def unproved_workers(field: str) -> Finding:
 
 
 def silent_retries(restart: str, limit: object, hint: str, field: str) -> Finding:
-    """A launcher that fails more often than anybody sees."""
+    """A launcher that is retried without notice."""
     message = (
         f"a failed mpirun is retried silently (restartPolicy {restart}, backoffLimit {limit}): "
         "its first log is lost"
@@ -58,7 +58,7 @@ def silent_retries(restart: str, limit: object, hint: str, field: str) -> Findin
 
 
 def unlisted_hosts(main: Mapping[str, Any], field: str) -> Finding | None:
-    """Both engines tell Open MPI 4 where the workers are; Open MPI 5 does not look at those variables."""
+    """Both engines set the hostfile of Open MPI 4 only; Open MPI 5 ignores those variables."""
     told = {variable.get("name") for variable in main.get("env") or ()}
     words = " ".join(str(word) for word in (*(main.get("command") or ()), *(main.get("args") or ())))
     if NEW_HOSTFILE in told or "-hostfile" in words:

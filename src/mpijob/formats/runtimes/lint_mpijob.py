@@ -1,8 +1,4 @@
-"""The known traps in an MPIJob of the MPI Operator, each with the change that mends it.
-
-The operator has no webhook: what it does not like is only an event, and its defaults start the launcher
-too early, retry in silence and leave workers running. `lint_runtime` looks at Trainer's runtimes.
-"""
+"""Known problems in MPIJobs of the MPI Operator, each with the change that fixes it."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ _REPLICAS = "spec.mpiReplicaSpecs"
 
 
 def lint(document: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Return the traps in an MPIJob, the worst first."""
+    """Return the problems in an MPIJob, the most severe first."""
     spec = document.get("spec") or {}
     rules = (_gang, _order, _retries, _cleanup, _hostfile)
     return lint_findings.in_order(one for rule in rules for one in rule(spec))

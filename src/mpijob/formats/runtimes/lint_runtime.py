@@ -1,7 +1,7 @@
-"""The known traps in a Trainer runtime for MPI, each with the change that mends it.
+"""Known problems in Trainer's MPI runtimes, each with the change that fixes it.
 
-They were read in Trainer's and JobSet's own sources: most are silent, a job that falls into one ends
-`Complete` or hangs. `lint_mpijob` looks at MPIJobs; the runtimes that ship must pass (see the tests).
+They were found in the sources of Trainer and JobSet. Most are silent: an affected job ends `Complete`, or hangs. The
+shipped runtimes have none (see the tests).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
 _ISTIO = "sidecar.istio.io/inject"
 _JOBS = "spec.template.spec.replicatedJobs"
 _HOMELESS = ("", "/root/.ssh")
-# Their sshd carries a file capability.
+# The sshd in these images has a file capability.
 _CAPABLE_IMAGES = ("mpioperator/",)
 Rule = Callable[[Mapping[str, Any]], Iterator[Finding]]
 
 
 def lint(runtime: Mapping[str, Any], *, openshift: bool = False) -> tuple[Finding, ...]:
-    """Return the traps in a (Cluster)TrainingRuntime, the worst first; nothing for one that is not for MPI."""
+    """Return the problems in a (Cluster)TrainingRuntime, the most severe first; none if it is not for MPI."""
     if not builtin.is_mpi(runtime):
         return ()
     found = [one for rule in RULES for one in rule(runtime)]
@@ -204,7 +204,7 @@ def _sharing(runtime: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _users(runtime: Mapping[str, Any], name: str) -> tuple[bool, int | None]:
-    """Return whether a part runs as an ordinary user, and as which one if it says so."""
+    """Return whether a replicated job runs as a non-root user, and its user ID if that is set."""
     pod = builtin.pod_specs(runtime).get(name) or {}
     said = dict(pod.get("securityContext") or {}) | dict(_main(runtime, name).get("securityContext") or {})
     user = said.get("runAsUser")

@@ -1,4 +1,4 @@
-"""A small real job that tries a runtime out, and what its output proves."""
+"""A small job that tests a runtime, and the check of its output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAID = re.compile(r"mpijob-trial rank=(\d+) size=(\d+) host=(\S+)")
 
 
 class WorldProof(msgspec.Struct, frozen=True):
-    """The ranks that spoke, and where they ran."""
+    """The ranks in the output, and their hosts."""
 
     ranks: int
     wanted: int
@@ -29,12 +29,12 @@ class WorldProof(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether the world is the one that was asked for."""
+        """Whether the world is as requested."""
         return self.ranks == self.wanted and len(self.hosts) == self.hosts_wanted
 
 
 def document(runtime: Mapping[str, Any], name: str, namespace: str) -> Document:
-    """Return a TrainJob that uses the runtime as it is: two nodes, each rank says who and where it is."""
+    """Return a TrainJob that uses the unchanged runtime: two nodes, and each rank prints its number and host."""
     reference = {
         "apiGroup": "trainer.kubeflow.org",
         "kind": runtime.get("kind", builtin.KIND),
@@ -62,11 +62,10 @@ def document(runtime: Mapping[str, Any], name: str, namespace: str) -> Document:
 
 
 def proof(output: str) -> WorldProof:
-    """Return what the launcher's output proves."""
+    """Return the ranks in the launcher's output."""
     said = {int(rank): host for rank, _, host in _SAID.findall(output)}
     return WorldProof(len(said), WORKERS, tuple(sorted(set(said.values()))), WORKERS)
 
 
 def image_of(runtime: Mapping[str, Any]) -> str:
-    """Return the image that the runtime's workers run."""
     return str(pod_template.container_of(builtin.pod_specs(runtime).get("node") or {}).get("image", ""))

@@ -1,7 +1,6 @@
-"""Which engine a job goes to on a cluster, and why: Kubeflow Trainer or the MPI Operator.
+"""The engine for a job on a cluster, Kubeflow Trainer or the MPI Operator, with reasons for the plan.
 
-Pure judgement over what the cluster serves; the reasons are shown with the plan. Both engines make the
-same pods (`pod_template`), so the choice is only about what each of them can start.
+Both run the same pods (`pod_template`), so the choice depends only on what each of them supports.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ JOBSET_API = "jobset.x-k8s.io/v1alpha2"
 
 
 class Engine(StrEnum):
-    """Who runs the job on the cluster."""
+    """An engine that runs jobs on a cluster."""
 
     TRAINER = "trainer"
     MPI_OPERATOR = "mpi-operator"
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The engine, the MPI library that the job is started with there, and a reason for each."""
+    """The engine and the MPI library of a job, with a reason for each."""
 
     engine: Engine
     family: Family
@@ -35,7 +34,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def choose(job: MPIJob, served: Collection[str], *, launcher_image: str = "") -> Choice:
-    """Return where the job goes, among the API versions that the cluster serves (`group/version`)."""
+    """Return the engine for a job, given the API versions that the cluster serves (`group/version`)."""
     family, why = _family(job)
     needed = tuple(_only_operator(family, launcher_image, job.elastic is not None))
     if job.groups and needed:
@@ -61,7 +60,7 @@ def _no_groups(reason: str) -> Unsupported:
 
 
 def _family(job: MPIJob) -> tuple[Family, str]:
-    """Return the MPI library: the one asked for, the one that the command belongs to, else Open MPI."""
+    """Return the MPI library: the requested one, the one of the command's launcher, else Open MPI."""
     if job.mpi is Family.CUSTOM:
         raise Unsupported(
             "mpi: custom runs on this machine only: a cluster's engine writes the hostfile in its own form",
@@ -91,7 +90,7 @@ def _missing(served: Collection[str]) -> str:
 
 
 def nowhere(served: Collection[str], needed: tuple[str, ...] = ()) -> Unsupported:
-    """Return the refusal of a cluster that has no engine, or none that does what a job needs."""
+    """Return the refusal of a cluster without an engine for the job."""
     old = next((one for one in sorted(served) if one == "kubeflow.org/v1"), "")
     note = f"; MPIJob is served as {old}, which is the old Training Operator's" if old else ""
     if needed:

@@ -1,8 +1,7 @@
-"""Which machines of a cluster would take a worker, and how many each could hold.
+"""Which nodes of a cluster accept a worker, and how many workers each has capacity for.
 
-The scheduler's own rules as far as a job can touch them: readiness, taints and tolerations, node selector,
-required node affinity, excluded machines, and what is allocatable less what pods hold. It starts nothing
-and promises nothing: the scheduler may know more. Nodes and pods are read by the cluster's engine.
+It applies the scheduler's rules that a job can influence: readiness, taints, node selector, required node affinity,
+excluded nodes, and allocatable less requested resources. It is an estimate: the scheduler has more rules.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from mpijob.model import MPIJob, Role
 from mpijob.model.platform.cluster import Ask, NodeCapacity
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-# A label or annotation by which a machine belongs to a pool that may grow.
+# Labels and annotations of nodes in a pool that may be scaled up.
 _AUTOSCALED = (
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",
@@ -29,14 +28,14 @@ _AUTOSCALED = (
     "machine.openshift.io/machine",
     "cluster.x-k8s.io/machine",
 )
-# Set by Kubernetes itself while a machine starts or is in trouble, and taken away again when it is well.
+# Kubernetes sets these while a node starts or has problems, and removes them later.
 _PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _CORDONED = "node.kubernetes.io/unschedulable"
 _ROUNDING = 1e-9
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """One machine: what it has for pods, and what is left of it: nothing while it is not ready."""
+    """One node: its allocatable resources, and what is free of them (nothing while it is not ready)."""
 
     name: str
     whole: Mapping[str, float]
@@ -45,7 +44,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """The machines that would take the job's pods, and why the others would not."""
+    """The nodes that accept the job's pods, and why the others do not."""
 
     usable: tuple[Machine, ...]
     all: int
@@ -53,7 +52,7 @@ class Count(msgspec.Struct, frozen=True):
 
 
 def count(nodes: Iterable[Document], pods: Iterable[Document], job: MPIJob) -> Count:
-    """Return the machines that would take a worker, with what is free on each."""
+    """Return the nodes that accept a worker, with what is free on each."""
     held = _held(pods)
     usable, reasons, number = [], Counter[str](), 0
     wanted = placement.pod_fields(job, Shape(), Role.WORKER)
@@ -73,9 +72,9 @@ def count(nodes: Iterable[Document], pods: Iterable[Document], job: MPIJob) -> C
 
 
 def room(counts: Sequence[Count], asks: Iterable[Ask], *, grows: bool) -> NodeCapacity:
-    """Return how many workers would start now beside the launcher, and how many could ever.
+    """Return how many workers could start now beside the launcher, and how many if nothing else ran.
 
-    `counts` are of the machines for each kind of worker; what is told of machines is of those with the fewest.
+    `counts` are the nodes for each kind of worker; of those, the kind with the fewest nodes is reported.
     """
     asked = [*asks]
     workers = [ask for ask in asked if ask.role == Role.WORKER.value]
@@ -85,7 +84,7 @@ def room(counts: Sequence[Count], asks: Iterable[Ask], *, grows: bool) -> NodeCa
         for counted, ask in zip(counts, workers, strict=False)
     ]
     if len(wanted) > 1 and not workers[0].group:
-        # The number that may change is that of the workers of no group.
+        # Only the number of workers without a group can change: they are placed last.
         wanted.append(wanted.pop(0))
     machines = {one.name: one for counted in counts for one in counted.usable}
     fewest = min(counts, key=lambda counted: len(counted.usable))
@@ -106,14 +105,14 @@ def room(counts: Sequence[Count], asks: Iterable[Ask], *, grows: bool) -> NodeCa
 
 
 def grows(nodes: Iterable[Document], served: Iterable[str]) -> bool:
-    """Return whether machines may be added by themselves: then too few of them is no reason to refuse."""
+    """Return whether nodes may be added automatically: then too few nodes are no reason for a refusal."""
     if any(api.startswith(("karpenter.sh/", "autoscaling.openshift.io/")) for api in served):
         return True
     return any(key in marks(node) for node in nodes for key in _AUTOSCALED)
 
 
 def marks(node: Document) -> dict[str, str]:
-    """Return a machine's labels and annotations together."""
+    """Return a node's labels and annotations."""
     metadata = node["metadata"]
     return (metadata.get("labels") or {}) | (metadata.get("annotations") or {})
 
@@ -136,7 +135,7 @@ def _allocatable(node: Document) -> Mapping[str, Any]:
 
 
 class Wanted(NamedTuple):
-    """Workers that are alike: the machines that would take them, what each asks for, and how many there are."""
+    """Equal workers: the nodes that accept them, the requests of each, and their number."""
 
     usable: frozenset[str]
     pod: Mapping[str, float]
@@ -144,7 +143,7 @@ class Wanted(NamedTuple):
 
 
 def _fit(rooms: dict[str, dict[str, float]], wanted: Sequence[Wanted], launcher: Mapping[str, float]) -> int:
-    """Return how many workers fit: those of all groups but the last as often as they are wanted, of the last all."""
+    """Return how many workers fit: of all kinds but the last as many as requested, of the last as many as possible."""
     *groups, last = wanted
     placed = sum(_place(rooms, group) for group in groups)
     if placed < sum(group.number for group in groups):
@@ -153,7 +152,7 @@ def _fit(rooms: dict[str, dict[str, float]], wanted: Sequence[Wanted], launcher:
 
 
 def _place(rooms: dict[str, dict[str, float]], wanted: Wanted) -> int:
-    """Return how many workers of a group have a place, each taken from where the fewest of them would fit."""
+    """Return how many workers of a kind fit, placed on the nodes with the least capacity for them first."""
     for number in range(wanted.number):
         able = {name: times for name in wanted.usable if (times := _times(rooms[name], wanted.pod))}
         if not able:
@@ -164,7 +163,7 @@ def _place(rooms: dict[str, dict[str, float]], wanted: Wanted) -> int:
 
 
 def _fit_last(rooms: dict[str, dict[str, float]], wanted: Wanted, launcher: Mapping[str, float]) -> int:
-    """Return how many workers fit once the launcher sits where it costs them least; 0 when it has no place."""
+    """Return how many workers fit with the launcher where it costs least; 0 if the launcher does not fit."""
     counts = {name: _times(rooms[name], wanted.pod) for name in wanted.usable}
     best = -1
     for name, one in rooms.items():
@@ -186,7 +185,7 @@ def _times(room: Mapping[str, float], pod: Mapping[str, float]) -> int:
 
 
 def _refused(node: Document, wanted: Document) -> str:
-    """Return why a machine takes no worker of this job, in a few words, or ""."""
+    """Return why a node accepts no worker of this job, "" if it does."""
     spec, labels = node.get("spec") or {}, node["metadata"].get("labels") or {}
     for taint in _lasting(node):
         if not _tolerated(taint, wanted):
@@ -248,7 +247,6 @@ def _chosen(term: Mapping[str, Any], node: Document) -> bool:
 
 
 def holds(rule: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Return whether labels satisfy one expression of a selector."""
     key, values = str(rule.get("key", "")), rule.get("values") or ()
     match rule.get("operator"):
         case "In":

@@ -1,7 +1,6 @@
-"""What a job asks of a cluster, by the names under which a cluster counts: resources, pods, objects.
+"""A job's requests by the names that a cluster counts: resources, pods, objects.
 
-Read off the very pod templates that will be sent (`pod_template`), so that quotas and limits are compared with
-what the API server will see, and not with a guess.
+They are read from the pod templates that will be sent (`pod_template`), so that they are what the API server sees.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from mpijob.model.spec.quantity import parse
 
 _SERVERS_OWN = re.compile(r"([+-]?[0-9.]+)([nu]|[eE][+-]?[0-9]+)")
 _TINY = {"n": 1e-9, "u": 1e-6}
-# What the engines create beside the pods, for one job.
+# Objects that the engines create for one job, beside its pods.
 _OBJECTS = {
     "trainjobs.trainer.kubeflow.org": {
         "trainjobs.trainer.kubeflow.org": 1,
@@ -40,9 +39,9 @@ _OBJECTS = {
 
 
 def asks(job: MPIJob, shape: Shape | None = None) -> tuple[Ask, ...]:
-    """Return what one worker of each group and the launcher ask for, as their pods say it."""
+    """Return the requests of one worker of each group, and of the launcher."""
     shape = shape or Shape()
-    # The amounts do not depend on them.
+    # Amounts do not depend on the image and on volumes, which may be missing or invalid here.
     plain = job.replace(image=job.image or "any", volumes=())
     workers = (
         _ask(Role.WORKER, pod_template.template(part.job, shape, Role.WORKER), part.group, part.job.workers)
@@ -52,9 +51,9 @@ def asks(job: MPIJob, shape: Shape | None = None) -> tuple[Ask, ...]:
 
 
 def whole(job: MPIJob, engine: str, parts: Iterable[Ask]) -> dict[str, float]:
-    """Return all that the job adds to the lines of a ResourceQuota, by their names.
+    """Return what the job adds to each line of a ResourceQuota.
 
-    `engine` is the kind that is created, as a quota counts it: `trainjobs.trainer.kubeflow.org`.
+    `engine` is the created kind in a quota's form: `trainjobs.trainer.kubeflow.org`.
     """
     found: dict[str, float] = {"pods": job.workers + 1.0, "count/pods": job.workers + 1.0}
     for part in parts:
@@ -66,7 +65,7 @@ def whole(job: MPIJob, engine: str, parts: Iterable[Ask]) -> dict[str, float]:
         number += len(job.parts) - 1 if name == "jobs.batch" else 0
         found[f"count/{name}"] = float(number)
         if name in ("services", "secrets", "configmaps"):
-            # The older spelling of the same line.
+            # The older form of the same line.
             found[name] = float(number)
     return found
 
@@ -92,7 +91,7 @@ def _ask(role: Role, template: Document, group: str = "", count: int = 1) -> Ask
 def _together(
     containers: Iterable[Mapping[str, Any]], first: Iterable[Mapping[str, Any]], what: str
 ) -> dict[str, float]:
-    """Return a pod's amounts: its containers run side by side, its init containers one after the other."""
+    """Return a pod's amounts: the sum of its containers, or its largest init container if that is more."""
     found: dict[str, float] = {}
     for container in containers:
         for name, amount in amounts(container, what).items():
@@ -104,13 +103,13 @@ def _together(
 
 
 def amounts(container: Mapping[str, Any], what: str) -> dict[str, float]:
-    """Return what one container requests, or is limited to, as numbers."""
+    """Return a container's requests, or its limits, as numbers."""
     said = (container.get("resources") or {}).get(what) or {}
     return {name: number(amount) for name, amount in said.items()}
 
 
 def number(amount: Any) -> float:
-    """Return a quantity as the server writes it (`250m`, `1e3`, `17n`) as a number; 0 for what is none."""
+    """Return a quantity (`250m`, `1e3`, `17n`) as a number, 0 if it is malformed."""
     if own := _SERVERS_OWN.fullmatch(str(amount)):
         return float(own[1]) * _TINY[own[2]] if own[2] in _TINY else float(own[1] + own[2])
     try:
@@ -120,10 +119,10 @@ def number(amount: Any) -> float:
 
 
 def requested(pod: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a pod of anybody's holds of its machine, as the scheduler counts it."""
+    """Return the requests of any pod as the scheduler counts them."""
     spec = pod.get("spec") or {}
     first = spec.get("initContainers") or []
-    # Sidecars run beside the rest.
+    # Sidecars (init containers with restartPolicy Always) run beside the containers.
     beside = [one for one in first if one.get("restartPolicy") == "Always"]
     before = [one for one in first if one.get("restartPolicy") != "Always"]
     found = _together([*(spec.get("containers") or []), *beside], before, "requests")

@@ -1,1 +1,1 @@
-"""What Slurm reads and says: batch scripts, states, reasons, the text of its commands."""
+"""Slurm's batch scripts, job states, pending reasons and command output."""

@@ -1,6 +1,6 @@
-"""What a cluster's answers say for one job: its partition, its account and QOS, the limits that hold, the nodes.
+"""The facts of a Slurm cluster for one job, from the output of the commands that `commands` lists.
 
-The answers of the single commands are read by `queries`; which command was asked under which name is said here.
+`queries` parses the output of each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ASSOCIATIONS, QOS = "accounts", "QOS"
 
 
 def commands(user: str) -> dict[str, tuple[str, ...]]:
-    """Return the commands to ask, by the names under which `read` takes their answers."""
+    """Return the commands to run, by the keys under which `read` expects their output."""
     return {
         "config": ("scontrol", "show", "config"),
         "partitions": ("scontrol", "-o", "show", "partition"),
@@ -27,10 +27,10 @@ def commands(user: str) -> dict[str, tuple[str, ...]]:
     }
 
 
-def read(job: MPIJob, said: Mapping[str, str], usual: str) -> SlurmFacts:
-    """Return what holds for this job, of all that the commands said; `usual` is the partition of the context."""
-    partitions = queries.partitions(said["partitions"])
-    wanted = job.queue or usual
+def read(job: MPIJob, outputs: Mapping[str, str], default_partition: str) -> SlurmFacts:
+    """Return the facts for this job. `default_partition` is the one of the context's configuration."""
+    partitions = queries.partitions(outputs["partitions"])
+    wanted = job.queue or default_partition
     chosen = next(
         (
             partition
@@ -39,20 +39,20 @@ def read(job: MPIJob, said: Mapping[str, str], usual: str) -> SlurmFacts:
         ),
         None,
     )
-    config = queries.configuration(said.get("config", ""))
-    associations = queries.read_associations(said.get(ASSOCIATIONS, ""))
-    every = queries.read_qos(said.get(QOS, ""))
+    config = queries.configuration(outputs.get("config", ""))
+    associations = queries.read_associations(outputs.get(ASSOCIATIONS, ""))
+    qos_limits = queries.read_qos(outputs.get(QOS, ""))
     account = job.cost.get("account", "") or (associations[0].account if associations else "")
-    mine = [
+    usable = [
         one
         for one in associations
         if one.account == account and one.partition in ("", chosen.name if chosen else "")
     ]
-    allowed = tuple(dict.fromkeys(name for one in mine for name in one.qos))
+    allowed = tuple(dict.fromkeys(name for one in usable for name in one.qos))
     qos = _qos(job, allowed)
-    used = qos or next((one.default_qos for one in mine if one.default_qos), "")
-    limits: list[Limit] = [one.limit for one in mine]
-    limits += [every[used]] if used in every else []
+    effective_qos = qos or next((one.default_qos for one in usable if one.default_qos), "")
+    limits: list[Limit] = [one.limit for one in usable]
+    limits += [qos_limits[effective_qos]] if effective_qos in qos_limits else []
     return SlurmFacts(
         cluster=config.get("ClusterName", ""),
         version=config.get("SLURM_VERSION", ""),
@@ -63,15 +63,15 @@ def read(job: MPIJob, said: Mapping[str, str], usual: str) -> SlurmFacts:
         qos=qos,
         all_qos=allowed,
         limits=tuple(limits),
-        nodes=queries.nodes(said.get("nodes", ""), chosen.name) if chosen else (),
-        mpi=queries.launch_plugins(said.get("mpi", "")),
+        nodes=queries.nodes(outputs.get("nodes", ""), chosen.name) if chosen else (),
+        mpi=queries.launch_plugins(outputs.get("mpi", "")),
         kill_wait_seconds=float((config.get("KillWait", "30").split() or ["30"])[0]),
-        unread=tuple(name for name in (ASSOCIATIONS, QOS, "nodes") if name not in said),
+        unread=tuple(name for name in (ASSOCIATIONS, QOS, "nodes") if name not in outputs),
     )
 
 
 def _qos(job: MPIJob, allowed: tuple[str, ...]) -> str:
-    """Return the QOS that a priority means here: the one of that name, else none."""
+    """Return the QOS for a priority: the one with the same name, else ""."""
     names = {number: name for name, number in PRIORITIES.items()}
     name = job.priority if isinstance(job.priority, str) else names.get(job.priority, "")
     known_word = isinstance(job.priority, str) and job.priority not in PRIORITIES

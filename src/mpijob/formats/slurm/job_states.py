@@ -1,7 +1,6 @@
-"""Slurm's words for where a job stands, as values: states of squeue and sacct, and why a job ended.
+"""Slurm's job states and exit codes as values.
 
-Slurm's exit codes are not believed (sacct masks them with 0x7f); what a job's own script wrote about its end comes
-first, and this is what is left where it could not write.
+They are used only for what a job's own script could not write about its end.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """A job's state as squeue (%T) and sacct write it."""
+    """A job's state in squeue (%T) and sacct."""
 
     PENDING = "PENDING"
     CONFIGURING = "CONFIGURING"
@@ -37,17 +36,17 @@ class JobState(StrEnum):
     DEADLINE = "DEADLINE"
     PREEMPTED = "PREEMPTED"
     REVOKED = "REVOKED"
-    # A word of a newer Slurm.
+    # A state of a newer Slurm.
     UNKNOWN = "UNKNOWN"
 
     @property
     def waits(self) -> bool:
-        """Whether the job has no nodes, and may get some."""
+        """Whether the job has no nodes yet, and may get some."""
         return self in _WAITS
 
     @property
     def final(self) -> bool:
-        """Whether the job has ended; one that is tried again has a later line of its own."""
+        """Whether the job has ended; a requeued one has another line for its next run."""
         return self in _FINAL
 
 
@@ -57,7 +56,7 @@ _FINAL = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, Job
                     JobState.OUT_OF_MEMORY, JobState.BOOT_FAIL, JobState.DEADLINE, JobState.PREEMPTED,
                     JobState.REVOKED})  # fmt: skip
 _SMALL = re.compile(r"\d{1,9}")
-# while a job is COMPLETING its state does not say how it ended: its reason does
+# The state COMPLETING does not say how the job ended; its reason does.
 _ENDS = {
     "NodeDown": JobState.NODE_FAIL,
     "TimeLimit": JobState.TIMEOUT,
@@ -70,20 +69,20 @@ _ENDS = {
 
 
 def read(word: str) -> JobState:
-    """Return the state that a word means: `CANCELLED by 1000` of sacct, `RUNNING+` of a heterogeneous job."""
+    """Return the state of a word, also of `CANCELLED by 1000` (sacct) and `RUNNING+` (heterogeneous jobs)."""
     first = word.split(" ")[0].rstrip("+").upper()
     return JobState(first) if first in JobState.__members__ else JobState.UNKNOWN
 
 
 def ending(state: JobState, reason: str) -> JobState | None:
-    """Return how a job has ended, as far as its state and reason tell; None while that is open."""
+    """Return how a job has ended, None while that is not known."""
     if state.final:
         return state
     return _ENDS.get(reason) if state is JobState.COMPLETING else None
 
 
 def sentence(state: JobState, number: str, *, limit: str = "", nodes: str = "", by: str = "") -> str:
-    """Return how Slurm ended a job, in words."""
+    """Return a sentence on how Slurm ended a job."""
     match state:
         case JobState.TIMEOUT:
             return f"Slurm ended job {number} at its time limit{f' of {limit}' if limit else ''}"
@@ -104,7 +103,8 @@ def sentence(state: JobState, number: str, *, limit: str = "", nodes: str = "", 
 
 
 def exit_code(text: str) -> tuple[int, int]:
-    """Return (exit code, signal) of Slurm's `7:0`; (0, 0) for what is none."""
+    """Return (exit code, signal) of Slurm's `7:0`; (0, 0) if it is malformed."""
+    # sacct masks exit codes with 0x7f (22.05), so 129 and 1 look the same: the job's own journal is more exact.
     code, colon, signal = text.partition(":")
     return (
         (int(code), int(signal)) if colon and _SMALL.fullmatch(code) and _SMALL.fullmatch(signal) else (0, 0)
@@ -120,11 +120,11 @@ _WHY = {
 }
 
 
-def told_in_log(said: bytes) -> JobState | None:
-    """Return how Slurm ends a job, as it says last in the job's own output; None where it says nothing of that."""
-    found = list(_CANCELLED_AT.finditer(said))
+def read_log(output: bytes) -> JobState | None:
+    """Return how Slurm ended a job by the last notice in the job's output, None without one."""
+    found = list(_CANCELLED_AT.finditer(output))
     return _WHY.get((found[-1]["why"] or b"").strip(), JobState.CANCELLED) if found else None
 
 
-# As a signal: the batch script could not be started, or its output file not be opened.
+# As a signal in the exit code: the batch script could not be started, or its output file not be opened.
 LAUNCH_FAILED = 53

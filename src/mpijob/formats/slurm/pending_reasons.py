@@ -1,8 +1,4 @@
-"""Why a Slurm job waits: every reason that squeue knows, what it means, and whether waiting helps.
-
-Reasons are words (`QOSGrpCpuLimit`) or whole sentences; both are known by how they begin. Most of the 199 words of
-Slurm 22.05 are made of parts (whose limit, over what, of which resource), and are read as these.
-"""
+"""Why a Slurm job waits: squeue's reasons, their meaning, and whether waiting helps."""
 
 from __future__ import annotations
 
@@ -12,20 +8,20 @@ from typing import NamedTuple
 
 
 class Outlook(StrEnum):
-    """What becomes of a job that waits for this reason."""
+    """What must happen before the job starts."""
 
-    # It starts by itself.
+    # Nothing: it starts by itself.
     TURN = "turn"
-    # It starts when an administrator has done something.
+    # An administrator must do something.
     ADMIN = "admin"
-    # It starts when its owner has done something.
+    # Its owner must do something.
     USER = "user"
-    # It does not start as it is.
+    # It cannot start as it is.
     NEVER = "never"
 
 
 class Pending(NamedTuple):
-    """What a reason means: in words, what becomes of the job, and what can be done."""
+    """The meaning of a reason: a message, its outlook, and what can be done."""
 
     outlook: Outlook
     message: str
@@ -34,6 +30,8 @@ class Pending(NamedTuple):
 
 _WAIT = "no action needed: it starts automatically"
 _LIMITS = "mpijob doctor --context slurm shows the limits of your account and QOS"
+# Reasons are words (`QOSGrpCpuLimit`) or sentences, and are matched by their beginning. Most of the 199 words of
+# Slurm 22.05 are composed (whose limit, over what, of which resource), and are parsed as such.
 _TURN: dict[str, str] = {
     "None": "Slurm has not evaluated it yet",
     "Priority": "jobs of higher priority are ahead of it",
@@ -135,13 +133,13 @@ def explain(reason: str) -> Pending:
 
 
 def _rest(reason: str, word: str) -> str:
-    """Return what a reason says behind its word: the nodes that are missing, the account that is refused."""
+    """Return the details after a reason's word: missing nodes, the refused account."""
     rest = reason[len(word) :].strip(" ,")
     return f" ({rest})" if rest and not word.startswith("Nodes required") else ""
 
 
 def _limit(parts: re.Match[str]) -> Pending:
-    """Return what a limit means, read from the parts of its word."""
+    """Return the meaning of a limit from the parts of its word."""
     account = parts["scope"] == "PerAccount" or parts["who"].startswith("Assoc")
     whose = "its account" if account else "its QOS"
     what = _WHAT.get(parts["what"].lower(), parts["what"])

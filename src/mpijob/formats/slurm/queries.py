@@ -1,9 +1,4 @@
-"""What Slurm's commands are asked, and their answers as values: squeue, sacct, scontrol, sinfo, sacctmgr.
-
-Plain text with named fields, never --json: in Slurm 22.05 that ignores the jobs asked for, hides exit codes and
-changes shape from release to release. Fields are separated by 0x1f and records begin with 0x1e, for job names and
-comments may hold anything else. Times are asked for in seconds since the epoch (SLURM_TIME_FORMAT).
-"""
+"""Slurm's commands and the parsers of their output: squeue, sacct, scontrol, sinfo, sacctmgr."""
 
 from __future__ import annotations
 
@@ -18,7 +13,10 @@ from mpijob.formats.slurm.job_states import JobState
 from mpijob.model import StepState
 from mpijob.model.platform.slurm import Limit, NodeRoom, Partition
 
+# Named text fields and not --json: in Slurm 22.05 that ignores the selected jobs, hides exit codes, and changes its
+# shape in later releases. Job names and comments may contain any other separator.
 RECORD, FIELD = "\x1e", "\x1f"
+# Seconds since the epoch: other formats have no time zone.
 TIMES = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC", "LC_ALL": "C"}
 _QUEUE = (
     ("number", "%A"), ("array", "%F"), ("task", "%K"), ("name", "%j"), ("user", "%u"), ("account", "%a"),
@@ -47,7 +45,7 @@ _NODES = (
 )
 _WIDTH = 255
 _NOT_USABLE = ("down", "drain", "fail", "maint", "unk", "inval", "reboot", "future", "power", "planned_down")
-# How the comment of a job of ours begins.
+# The beginning of the comment of our jobs.
 _OURS = '{"mpijob":"'
 _NONE = ("", "N/A", "None", "Unknown", "(null)", "NONE", "INVALID", "None assigned", "n/a")
 _PART = re.compile(r"(\d+)\+[1-9]\d*")
@@ -55,7 +53,7 @@ _GPUS = re.compile(r"(?:^|,)(?:gres/|gres:)?gpu(?::(?P<kind>[^:(,=]+))?[:=](?P<c
 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One job as Slurm sees it; times are seconds since the epoch, None where Slurm does not know them."""
+    """One job in squeue or sacct; times are seconds since the epoch, None if unknown."""
 
     number: str
     array: str = ""
@@ -86,11 +84,11 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def ending(self) -> JobState | None:
-        """How the job has ended, as far as Slurm tells; None while it has not."""
+        """How the job has ended, None while that is not known."""
         return job_states.ending(self.state, self.reason)
 
     def sentence(self) -> str:
-        """Return how Slurm ended it, in words."""
+        """Return a sentence on how Slurm ended the job."""
         limit = "" if self.limit_seconds is None else units.clock(self.limit_seconds)
         number = self.array or self.number
         return job_states.sentence(
@@ -99,7 +97,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 def squeue(*, jobs: Iterable[str] = (), users: Iterable[str] = (), every: bool = False) -> tuple[str, ...]:
-    """Return the command that tells of jobs in Slurm's memory, also of those that ended lately."""
+    """Return the command for jobs in Slurm's memory, with those that ended recently (MinJobAge)."""
     form = RECORD + FIELD.join(code for _, code in _QUEUE)
     chosen = [f"--jobs={','.join(jobs)}"] if jobs else []
     chosen += [f"--users={','.join(users)}"] if users else [] if every or jobs else ["--me"]
@@ -107,18 +105,16 @@ def squeue(*, jobs: Iterable[str] = (), users: Iterable[str] = (), every: bool =
 
 
 def sacct(jobs: Iterable[str] = (), *, since: str = "", steps: bool = False) -> tuple[str, ...]:
-    """Return the command that tells of jobs in the accounting, each try of a requeued one; with their `steps`.
-
-    Without a time it would look back to midnight only: jobs that are named are found whenever they were.
-    """
+    """Return the command for jobs in the accounting, with each run of a requeued one and, on request, `steps`."""
     fields = ",".join(code for _, code in _ACCOUNTING)
+    # The default start time is midnight. With --jobs, sacct has none.
     chosen = [f"--jobs={','.join(jobs)}"] if jobs else [f"--starttime={since or 'now-7days'}"]
     return ("sacct", "--noheader", "--parsable2", f"--delimiter={FIELD}", "--duplicates",
             *([] if steps else ["--allocations"]), *chosen, f"--format={fields}")  # fmt: skip
 
 
 class Rows(Mapping[str, Row]):
-    """The jobs of an answer of squeue, by number; each is taken apart when it is asked for."""
+    """The jobs in squeue's output by number; each is parsed at its first use, since there may be thousands."""
 
     def __init__(self, text: str = "") -> None:
         records = ((record.partition(FIELD)[0], record) for record in text.split(RECORD)[1:])
@@ -143,7 +139,7 @@ class Rows(Mapping[str, Row]):
         return len(self._raw)
 
     def ours(self) -> Iterator[tuple[str, str]]:
-        """Yield the number and the uid of each job whose comment says that it is one of ours."""
+        """Yield number and uid of each job of ours, by the comment."""
         for number, record in self._raw.items():
             comment = record[record.rfind(FIELD) + 1 :]
             if comment.startswith(_OURS):
@@ -156,19 +152,21 @@ def _queued(record: str) -> Row:
 
 
 def _cell(record: str) -> str:
-    """Return how squeue calls the job of a record: `5`, `5_2`, or `5+1` for a component."""
+    """Return squeue's job ID in a record: `5`, `5_2`, or `5+1` for a component."""
     cells = record.rsplit(FIELD, 2)
     return cells[1] if len(cells) == 3 else ""
 
 
 def _leader(job: str) -> str:
-    """Return the number of the heterogeneous job of which this is a component, and not the first; else ""."""
+    """Return the number of the heterogeneous job that a component belongs to, "" for a first component or any other
+    job.
+    """
     found = _PART.fullmatch(job)
     return found[1] if found else ""
 
 
 def _whole_job(first: Row, others: Sequence[Row]) -> Row:
-    """Return a heterogeneous job as its first component, with the nodes and CPUs of all."""
+    """Return a heterogeneous job as one row: the first component with the nodes and CPUs of all."""
     if not others:
         return first
     rows = (first, *others)
@@ -181,11 +179,11 @@ def _whole_job(first: Row, others: Sequence[Row]) -> Row:
 
 
 def accounted(text: str) -> Iterator[Row]:
-    """Yield the jobs (or steps) of an answer of sacct; of a requeued job each try, the last one last.
+    """Yield the jobs (or steps) in sacct's output; of a requeued job each run, the last one last.
 
-    A heterogeneous job is its first component, whose number it has, with the nodes and CPUs of its last try.
+    A heterogeneous job is one row: its first component with the nodes and CPUs of its last run.
     """
-    # splitlines() would end lines at letters of names, too.
+    # splitlines() would also split at control characters and Unicode line breaks in names.
     lines = (line.split(FIELD) for line in text.split("\n"))
     records = [fields for fields in lines if len(fields) >= len(_ACCOUNTING) - 1]
     parts: dict[str, dict[str, Row]] = {}
@@ -202,7 +200,7 @@ def _counted(fields: Sequence[str]) -> Row:
 
 
 def steps(rows: Iterable[Row]) -> tuple[StepState, ...]:
-    """Return the steps of a job from the accounting: what each srun or mpirun in its script started."""
+    """Return a job's steps in the accounting: one for each srun or mpirun in its script."""
     found = []
     for row in rows:
         number = row.number.partition(".")[2]
@@ -213,28 +211,28 @@ def steps(rows: Iterable[Row]) -> tuple[StepState, ...]:
     return tuple(found)
 
 
-def _row(said: Mapping[str, str]) -> Row:
-    state = said.get("state", "")
-    array, task = said.get("array", ""), said.get("task", "")
+def _row(fields: Mapping[str, str]) -> Row:
+    state = fields.get("state", "")
+    array, task = fields.get("array", ""), fields.get("task", "")
     if task and task not in _NONE:
         array = f"{array}_{task}"
     return Row(
-        number=said.get("number", ""),
-        array=array if array != said.get("number", "") else "",
-        **{name: _word(said.get(name, "")) for name in _WORDS},
+        number=fields.get("number", ""),
+        array=array if array != fields.get("number", "") else "",
+        **{name: _word(fields.get(name, "")) for name in _WORDS},
         state=job_states.read(state),
         by=state.partition(" by ")[2],
-        node_count=_whole(said.get("node_count", "")),
-        cpus=_whole(said.get("cpus", "")),
-        submitted=_time(said.get("submitted", "")) or 0.0,
-        started=_time(said.get("started", "")),
-        ended=_time(said.get("ended", "")),
-        limit_seconds=seconds(said.get("limit", "")),
-        priority=_whole(said.get("priority", "")),
-        reason=said.get("reason", ""),
-        comment=said.get("comment", ""),
-        memory_bytes=_bytes(said.get("memory", "")),
-        used_cpu_seconds=_used(said.get("used_cpu", "")),
+        node_count=_whole(fields.get("node_count", "")),
+        cpus=_whole(fields.get("cpus", "")),
+        submitted=_time(fields.get("submitted", "")) or 0.0,
+        started=_time(fields.get("started", "")),
+        ended=_time(fields.get("ended", "")),
+        limit_seconds=seconds(fields.get("limit", "")),
+        priority=_whole(fields.get("priority", "")),
+        reason=fields.get("reason", ""),
+        comment=fields.get("comment", ""),
+        memory_bytes=_bytes(fields.get("memory", "")),
+        used_cpu_seconds=_used(fields.get("used_cpu", "")),
     )
 
 
@@ -266,7 +264,7 @@ def _time(text: str) -> float | None:
 
 
 def seconds(text: str) -> float | None:
-    """Return a time limit in seconds; None where there is none."""
+    """Return a time limit in seconds, None for unlimited."""
     return (
         None
         if text in _NONE or text.upper() in ("UNLIMITED", "INFINITE", "PARTITION_LIMIT")
@@ -282,7 +280,7 @@ def _used(text: str) -> float:
 
 
 def _bytes(text: str) -> int:
-    """Return a size as Slurm writes it (`12345K`, `1.5G`, or plain bytes)."""
+    """Return Slurm's size (`12345K`, `1.5G`, or plain bytes)."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)n?c?", text)
     return int(float(match[1]) * 1024 ** " KMGTP".index(match[2] or " ")) if match else 0
 
@@ -293,7 +291,7 @@ def _mib(text: str) -> int:
 
 # -- the cluster -------------------------------------------------------------------------------------
 def named_fields(line: str) -> dict[str, str]:
-    """Return the fields of a line of `scontrol -o show`: NAME=VALUE with blanks between, and within values."""
+    """Return the fields of a line of `scontrol -o show`: NAME=VALUE; values may contain blanks."""
     found: dict[str, str] = {}
     last = ""
     for part in line.rstrip().split(" "):
@@ -306,34 +304,32 @@ def named_fields(line: str) -> dict[str, str]:
 
 
 def configuration(text: str) -> dict[str, str]:
-    """Return what `scontrol show config` says, by name."""
     pairs = (line.partition(" = ") for line in text.splitlines() if " = " in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def partitions(text: str) -> tuple[Partition, ...]:
-    """Return the partitions of `scontrol show partition -o`."""
     return tuple(
         _partition(named_fields(line)) for line in text.splitlines() if line.startswith("PartitionName=")
     )
 
 
-def _partition(said: Mapping[str, str]) -> Partition:
+def _partition(fields: Mapping[str, str]) -> Partition:
     def names(field: str) -> tuple[str, ...]:
-        text = said.get(field, "ALL")
+        text = fields.get(field, "ALL")
         return () if text in (*_NONE, "ALL") else tuple(text.split(","))
 
     def number(field: str) -> int | None:
-        return _whole(said[field]) if said.get(field, "").isdecimal() else None
+        return _whole(fields[field]) if fields.get(field, "").isdecimal() else None
 
     return Partition(
-        name=said["PartitionName"],
-        default=said.get("Default") == "YES",
-        state=said.get("State", "UP"),
+        name=fields["PartitionName"],
+        default=fields.get("Default") == "YES",
+        state=fields.get("State", "UP"),
         nodes=number("TotalNodes") or 0,
         cpus=number("TotalCPUs") or 0,
-        max_seconds=seconds(said.get("MaxTime", "")),
-        default_seconds=seconds(said.get("DefaultTime", "")),
+        max_seconds=seconds(fields.get("MaxTime", "")),
+        default_seconds=seconds(fields.get("DefaultTime", "")),
         max_nodes=number("MaxNodes"),
         min_nodes=number("MinNodes") or 0,
         max_memory_mib=number("MaxMemPerNode"),
@@ -341,23 +337,24 @@ def _partition(said: Mapping[str, str]) -> Partition:
         denied_accounts=names("DenyAccounts"),
         qos=names("AllowQos"),
         denied_qos=names("DenyQos"),
-        whole_nodes=said.get("OverSubscribe") == "EXCLUSIVE",
+        whole_nodes=fields.get("OverSubscribe") == "EXCLUSIVE",
     )
 
 
 def sinfo() -> tuple[str, ...]:
-    """Return the command that tells of the nodes of all partitions."""
+    """Return the command for the nodes of all partitions."""
+    # sinfo --Format has no separators: fields have fixed widths, and longer values are cut off.
     fields = ",".join(f"{name}:{_WIDTH}" for name in _NODES)
     return ("sinfo", "--noheader", "--Node", f"--Format={fields}")
 
 
 def partition_cpus() -> tuple[str, ...]:
-    """Return the command that tells how many CPUs of each partition are idle."""
+    """Return the command for the idle CPUs of each partition."""
     return ("sinfo", "--noheader", "--format=%R|%C")
 
 
 def idle_cpus(text: str) -> dict[str, int]:
-    """Return the idle CPUs of each partition, of the answer of `partition_cpus`: NAME|allocated/idle/other/total."""
+    """Return the idle CPUs of each partition from `NAME|allocated/idle/other/total`."""
     found = {}
     for line in text.splitlines():
         name, _, counts = line.partition("|")
@@ -368,7 +365,7 @@ def idle_cpus(text: str) -> dict[str, int]:
 
 
 def nodes(text: str, partition: str) -> tuple[NodeRoom, ...]:
-    """Return the nodes of one partition, of an answer of sinfo."""
+    """Return the nodes of one partition from sinfo's output."""
     found = []
     for line in text.splitlines():
         cells = [line[at : at + _WIDTH].strip() for at in range(0, len(line), _WIDTH)]
@@ -377,28 +374,29 @@ def nodes(text: str, partition: str) -> tuple[NodeRoom, ...]:
     return tuple(found)
 
 
-def _node(said: Mapping[str, str]) -> NodeRoom:
-    _, idle, other, total = (said["CPUsState"].split("/") + ["0"] * 4)[:4]
+def _node(fields: Mapping[str, str]) -> NodeRoom:
+    _, idle, other, total = (fields["CPUsState"].split("/") + ["0"] * 4)[:4]
     usable = (
-        not said["StateLong"].rstrip("*~#!%$@^-+").startswith(_NOT_USABLE) and "*" not in said["StateLong"]
+        not fields["StateLong"].rstrip("*~#!%$@^-+").startswith(_NOT_USABLE)
+        and "*" not in fields["StateLong"]
     )
-    usable = usable and "drain" not in said["StateLong"]
-    memory, gpus = _whole(said["Memory"]), gpu_count(said["Gres"])
+    usable = usable and "drain" not in fields["StateLong"]
+    memory, gpus = _whole(fields["Memory"]), gpu_count(fields["Gres"])
     return NodeRoom(
-        name=said["NodeHost"],
+        name=fields["NodeHost"],
         cpus=_whole(total) - _whole(other) if usable else _whole(total),
         memory_mib=memory,
         gpus=gpus,
         free_cpus=_whole(idle) if usable else 0,
-        free_memory_mib=max(0, memory - _whole(said["AllocMem"])) if usable else 0,
-        free_gpus=max(0, gpus - gpu_count(said["GresUsed"])) if usable else 0,
-        features=tuple(one for one in said["Features"].split(",") if one not in _NONE),
+        free_memory_mib=max(0, memory - _whole(fields["AllocMem"])) if usable else 0,
+        free_gpus=max(0, gpus - gpu_count(fields["GresUsed"])) if usable else 0,
+        features=tuple(one for one in fields["Features"].split(",") if one not in _NONE),
         usable=usable,
     )
 
 
 def gpu_count(text: str) -> int:
-    """Return how many GPUs a list of GRES names: `gpu:a100:4(S:0-1)`, `gres/gpu=2`."""
+    """Return the number of GPUs in a list of GRES: `gpu:a100:4(S:0-1)`, `gres/gpu=2`."""
     plain = re.sub(r"\([^)]*\)", "", text)
     return sum(
         int(match["count"]) for match in _GPUS.finditer(plain) if not ("gres/" in plain and match["kind"])
@@ -406,7 +404,7 @@ def gpu_count(text: str) -> int:
 
 
 def held_memory(tres: str) -> int:
-    """Return the bytes that a list of allocated TRES names."""
+    """Return the memory in a list of allocated TRES, in bytes."""
     return _tres(tres).get("mem", 0) << 20
 
 
@@ -425,7 +423,7 @@ _QOS = ("name", "priority", "maxtresperjob", "maxwall", "maxjobsperuser", "maxsu
 
 
 def associations(user: str) -> tuple[str, ...]:
-    """Return the command that tells which accounts and QOS a user may use, with their limits."""
+    """Return the command for a user's accounts and QOS, with their limits."""
     return (
         "sacctmgr",
         "--noheader",
@@ -438,12 +436,12 @@ def associations(user: str) -> tuple[str, ...]:
 
 
 def all_qos() -> tuple[str, ...]:
-    """Return the command that tells the limits of each QOS."""
+    """Return the command for the limits of all QOS."""
     return ("sacctmgr", "--noheader", "--parsable2", "show", "qos", f"format={','.join(_QOS)}")
 
 
 class Association(msgspec.Struct, frozen=True):
-    """What a user may use of one account (and one partition, where it names one)."""
+    """A user's association: an account, its QOS and limits; with a partition if it is for one only."""
 
     account: str
     partition: str
@@ -453,27 +451,30 @@ class Association(msgspec.Struct, frozen=True):
 
 
 def read_associations(text: str) -> tuple[Association, ...]:
-    """Return the associations of an answer of sacctmgr."""
     found = []
-    for said in _records(text, _ASSOCIATION):
-        owner = f"account {said['account']}"
+    for fields in _records(text, _ASSOCIATION):
+        owner = f"account {fields['account']}"
         limit = _limit(
-            owner, said["maxtres"], said["maxwall"], said["grptres"], said["maxjobs"], said["maxsubmit"]
+            owner,
+            fields["maxtres"],
+            fields["maxwall"],
+            fields["grptres"],
+            fields["maxjobs"],
+            fields["maxsubmit"],
         )
-        qos = tuple(one for one in said["qos"].split(",") if one)
-        found.append(Association(said["account"], said["partition"], qos, said["defaultqos"], limit))
+        qos = tuple(one for one in fields["qos"].split(",") if one)
+        found.append(Association(fields["account"], fields["partition"], qos, fields["defaultqos"], limit))
     return tuple(found)
 
 
 def read_qos(text: str) -> dict[str, Limit]:
-    """Return the limits of each QOS."""
     found = {}
-    for said in _records(text, _QOS):
-        name, jobs, submitted = said["name"], said["maxjobsperuser"], said["maxsubmitjobsperuser"]
+    for fields in _records(text, _QOS):
+        name, jobs, submitted = fields["name"], fields["maxjobsperuser"], fields["maxsubmitjobsperuser"]
         limit = _limit(
-            f"QOS {name}", said["maxtresperjob"], said["maxwall"], said["grptres"], jobs, submitted
+            f"QOS {name}", fields["maxtresperjob"], fields["maxwall"], fields["grptres"], jobs, submitted
         )
-        found[name] = msgspec.structs.replace(limit, priority=_whole(said["priority"]))
+        found[name] = msgspec.structs.replace(limit, priority=_whole(fields["priority"]))
     return found
 
 
@@ -514,14 +515,14 @@ _TEST_ONLY = re.compile(
 
 
 def start_estimate(text: str) -> float | None:
-    """Return the time at which `sbatch --test-only` says that a job would start; None where it says none."""
+    """Return the estimated start in the output of `sbatch --test-only`, None without one."""
     match = _TEST_ONLY.search(text)
     return None if match is None else _moment(match["when"])
 
 
 def _moment(text: str) -> float | None:
-    """Return a time of an answer that keeps to no SLURM_TIME_FORMAT; it was asked for in UTC."""
-    # Rarely needed: start-up is a feature.
+    """Return the time in a text that ignores SLURM_TIME_FORMAT; the command ran with TZ=UTC."""
+    # Rarely needed: its import would delay every command.
     from datetime import UTC, datetime
 
     if text.isdecimal():
@@ -533,6 +534,6 @@ def _moment(text: str) -> float | None:
 
 
 def launch_plugins(text: str) -> tuple[str, ...]:
-    """Return what `srun --mpi=list` names: none, pmi2, pmix …"""
+    """Return the plugins in the output of `srun --mpi=list`: none, pmi2, pmix …"""
     words = [line.strip() for line in text.splitlines()]
     return tuple(word for word in words if re.fullmatch(r"[a-z][a-z0-9_]*", word))

@@ -1,4 +1,4 @@
-"""What Slurm's commands say where they fail, on stderr: that nobody answered, or why they refuse."""
+"""The meaning of errors of Slurm's commands: no response from Slurm, or the reason of a refusal."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ _ERROR = re.compile(
 
 
 class Refusal(Enum):
-    """What a failure means."""
+    """The meaning of an error; the first pattern that matches decides."""
 
-    # Nobody answered: it may be asked again.
+    # No response: the command can be repeated.
     SILENT = _SILENT
     UNKNOWN_JOB = _UNKNOWN_JOB
     NOT_ALLOWED = _NOT_ALLOWED
     TOO_MUCH = _TOO_MUCH
-    # Whatever else is refused.
+    # Any other error.
     INVALID = re.compile("")
 
 
-def meaning(said: str) -> Refusal:
-    """Return what a failure means, by what the command said."""
-    return next(one for one in Refusal if one.value.search(said))
+def meaning(stderr: str) -> Refusal:
+    """Return the meaning of a command's error."""
+    return next(refusal for refusal in Refusal if refusal.value.search(stderr))
 
 
-def silence(said: str) -> str:
-    """Return the line that says that nobody answered; "" where somebody did."""
-    return next((line for line in reasons(said) if _SILENT.search(line)), "")
+def silence(stderr: str) -> str:
+    """Return the line that reports a missing response, "" if Slurm responded."""
+    return next((line for line in reasons(stderr) if _SILENT.search(line)), "")
 
 
-def unsent(said: str) -> bool:
-    """Return whether a command failed before it had reached Slurm: then Slurm did nothing."""
-    return _UNSENT.search(said) is not None
+def unsent(stderr: str) -> bool:
+    """Return whether a command failed before its request reached Slurm: it can be repeated safely."""
+    return _UNSENT.search(stderr) is not None
 
 
-def reasons(said: str) -> list[str]:
-    """Return the lines of what was said, without what stands before each reason, and each once."""
-    found = [_ERROR.sub("", line).strip() for line in said.splitlines()]
+def reasons(stderr: str) -> list[str]:
+    """Return the distinct lines of an error without their prefixes."""
+    found = [_ERROR.sub("", line).strip() for line in stderr.splitlines()]
     return [line for line in dict.fromkeys(found) if line]

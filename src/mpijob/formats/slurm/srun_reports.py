@@ -1,8 +1,4 @@
-"""What srun says of tasks that ended badly: which it saw first, which ran out of memory, and what only follows.
-
-With --kill-on-bad-exit it ends all tasks when one has failed. Those that it named before it did so are the cause; what
-it and the nodes say of the others afterwards follows from that.
-"""
+"""srun's messages about failed tasks: which failed first, which ran out of memory, and what only follows."""
 
 from __future__ import annotations
 
@@ -21,27 +17,28 @@ _OOM = b"Out Of Memory"
 
 
 class Reports(NamedTuple):
-    """The tasks that were named first (none: srun ended nothing), and those that ran out of memory."""
+    """The tasks that failed first (empty if srun did not end the step), and those that ran out of memory."""
 
     first: frozenset[int]
     out_of_memory: frozenset[int]
 
 
 def read(lines: Iterable[bytes]) -> Reports:
-    """Return what the lines of a launcher's log report."""
+    """Return the reports in the lines of a launcher's log."""
     first: set[int] = set()
-    starved: set[int] = set()
+    out_of_memory: set[int] = set()
+    # With --kill-on-bad-exit srun ends all tasks when one has failed: those named before that are the cause.
     ended = False
     for line in lines:
         if line.startswith(_ENDS_ALL):
             ended = True
         elif match := _TASKS.match(line):
             tasks = {int(task) for task in units.tasks(match["tasks"].decode()) or ()}
-            starved |= tasks if _OOM in match["how"] else set()
+            out_of_memory |= tasks if _OOM in match["how"] else set()
             first |= set() if ended else tasks
-    return Reports(frozenset(first if ended else ()), frozenset(starved))
+    return Reports(frozenset(first if ended else ()), frozenset(out_of_memory))
 
 
 def follows(line: bytes) -> bool:
-    """Whether a line only tells what srun did when it ended all tasks, or was asked to."""
+    """Whether a line only reports that srun ended all tasks."""
     return _FOLLOWS.match(line) is not None and _OOM not in line

@@ -163,8 +163,8 @@ def test_ranks_are_started_by_srun_where_it_speaks_the_librarys_language(
 def test_a_missing_plugin_is_told_with_those_that_there_are() -> None:
     chosen = batch_script.choose(a_job(), Family.OPENMPI, "/opt/mpi/bin/mpirun", ("pmi2", "none"), "")
     assert "none, pmi2" in chosen.why
-    assert chosen.told == "mpirun"
-    assert PMI2.told == "srun --mpi=pmi2"
+    assert chosen.display_name == "mpirun"
+    assert PMI2.display_name == "srun --mpi=pmi2"
 
 
 def test_srun_starts_a_task_for_each_rank_in_blocks() -> None:

@@ -234,7 +234,7 @@ def _why_ended(seen: Seen) -> SlurmState | None:
     # Slurm writes its reason into the launcher's log when it sends SIGTERM.
     if seen.attempt is None or seen.attempt.stop_reason != "term":
         return None
-    return job_states.told_in_log(seen.said)
+    return job_states.read_log(seen.said)
 
 
 def _not_begun(seen: Seen) -> Standing:

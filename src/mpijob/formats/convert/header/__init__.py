@@ -1,1 +1,1 @@
-"""Headers of batch scripts: #SBATCH and #PBS."""
+"""Headers of batch scripts: #SBATCH, #PBS and #BSUB."""

@@ -1,7 +1,7 @@
-"""Jobs that a batch system has wait for others: for which end of them, and what does the same here.
+"""Dependencies between batch jobs, and their equivalents here.
 
-`after` waits for success, for a failure or for any end (docs/how-to/users/pipelines.md). For the start of a job, call
-`mpijob wait` and start the next one yourself.
+`after` waits for a job's success, failure or end (docs/how-to/users/pipelines.md). Waiting for a job's start has no
+field: `mpijob wait` does that.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-# Stands for the job that is waited for, whose name nobody knows here.
+# Placeholder for the job to wait for: its name here is unknown.
 FIRST = "FIRST"
 _NAMED = "FIRST is the name of the job to wait for; to wait for an array: mpijob wait -l mpijob/array=FIRST"
 _KIND = re.compile(r"(?<![\w${])(after\w*?|before\w*?|singleton|on)(?:array)?(?!\w)")
@@ -17,7 +17,7 @@ _OF_SUCCESS = ("afterok", "aftercorr")
 
 
 class Otherwise(NamedTuple):
-    """When a job begins that does not wait for success, and the line that has it begin then."""
+    """When a job starts that does not wait for success, and the command that starts it then."""
 
     when: str
     line: str
@@ -40,12 +40,12 @@ def for_success(dependency: str) -> bool:
 
 
 def otherwise(dependency: str, first: str, run: str) -> list[Otherwise]:
-    """Return what else a dependency waits for, with the line that runs a job then; `run` is the command alone."""
+    """Return a dependency on anything else, with the line that starts the job then; `run` is the job's command."""
     kinds = [kind for kind in dict.fromkeys(_KIND.findall(dependency)) if kind not in _OF_SUCCESS]
     found = [_OTHERWISE.get(kind, Otherwise(f"the condition {kind} is met", "{run}")) for kind in kinds]
     return [Otherwise(*(part.format(first=first, run=run) for part in each)) for each in found]
 
 
 def explained(todo: str) -> str:
-    """Return what is to do, with what FIRST stands for where it says so."""
+    """Return what to do, with an explanation of FIRST if it is mentioned."""
     return f"{todo} ({_NAMED})" if FIRST in todo else todo

@@ -1,4 +1,4 @@
-"""The lines of a script's header: a batch system reads directives up to the first command."""
+"""The header of a batch script: batch systems read directives up to the first command."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ _MARK = re.compile(r"\s*#(SBATCH|PBS|BSUB|\$)(?!\w)")
 
 
 class Line(NamedTuple):
-    """A line of a header: its number, from 1, and its text without spaces behind it."""
+    """A line of the header: its number, from 1, and its text without trailing blanks."""
 
     number: int
     text: str
 
 
 def header(text: str) -> list[Line]:
-    """Return the lines before the first command, without blank ones."""
     found: list[Line] = []
     for number, line in enumerate(text.split("\n"), start=1):
         stripped = line.strip()
@@ -30,7 +29,7 @@ def header(text: str) -> list[Line]:
 
 
 def body(text: str) -> str:
-    """Return a script without its first line, where that names the interpreter, and without the header's directives."""
+    """Return a script without its interpreter line and without the header's directives."""
     lines = text.split("\n")
     directives = {line.number - 1 for line in header(text) if _MARK.match(line.text)}
     if lines[0].startswith("#!"):
@@ -38,8 +37,8 @@ def body(text: str) -> str:
     return "\n".join(line for at, line in enumerate(lines) if at not in directives)
 
 
-def tell_late(request: Request, text: str, mark: str) -> None:
-    """Warn once of directives behind the first command: no batch system reads them."""
+def report_late(request: Request, text: str, mark: str) -> None:
+    """Warn once of directives after the first command: no batch system reads them."""
     last = max((line.number for line in header(text)), default=0)
     lines = enumerate(text.split("\n"), start=1)
     late = [number for number, line in lines if number > last and re.match(rf"\s*{mark}\b", line)]

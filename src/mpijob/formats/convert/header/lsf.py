@@ -1,4 +1,4 @@
-"""The header of an LSF script: every `#BSUB` line as fields of a job, and what became of it."""
+"""The header of an LSF script: `#BSUB` lines as fields of a job, with a report."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ARRAY = "LSB_JOBINDEX"
 
 
 def head(text: str) -> Request:
-    """Return what the directives of a script ask for."""
+    """Return what the directives ask for."""
     request = Request(system="LSF", components=[Asked()])
     for line in lines.header(text):
         if match := _DIRECTIVE.match(line.text):
             request.notes.line = line.number
             _directive(request, list(directives(match[1])))
     request.notes.line = 0
-    lines.tell_late(request, text, "#BSUB")
+    lines.report_late(request, text, "#BSUB")
     return request
 
 

@@ -1,4 +1,4 @@
-"""Mail that a batch script asks for: addresses and moments stand in two options, and become the job's `notify`."""
+"""Mail options of batch scripts: addresses and events are separate options, and become the job's `notify`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ _NOTIFIER = "a notifier with mail settings sends it: docs/how-to/users/callbacks
 
 
 def take_address(request: Request, field: str, value: str) -> None:
-    """Remember who gets mail."""
     request.mail["to"] = (field, value, request.notes.line)
 
 
 def take_moments(request: Request, field: str, value: str) -> None:
-    """Remember when mail is sent."""
     request.mail["on"] = (field, value, request.notes.line)
 
 
 def finish(request: Request, words: Mapping[str, str]) -> None:
-    """Turn what was remembered into `notify`; `words` are the batch system's own for the moments."""
+    """Set `notify` from the options read before; `words` are the batch system's names of events."""
     field, value, line = request.mail.get("to", ("", "", 0))
     people = [Notify(to=one.strip()) for one in value.split(",") if one.strip()]
     addresses = [one for one in people if one.is_address]
@@ -52,7 +50,7 @@ def finish(request: Request, words: Mapping[str, str]) -> None:
 
 
 def _moments(request: Request, words: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the moments in our words; `ended` holds every end, so `failed` beside it would be a second mail."""
+    """Return our names of the events. `ended` includes failures, so `failed` beside it would send a second mail."""
     text = request.mail["on"][1]
     parts = list(text) if words is PBS else [one.strip().upper() for one in text.split(",")]
     asked = {*words.values()} if "ALL" in parts else {words[part] for part in parts if part in words}

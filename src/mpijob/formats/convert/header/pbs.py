@@ -1,4 +1,4 @@
-"""The head of a PBS or Torque script: every `#PBS` line as fields of a job, and what became of it."""
+"""The header of a PBS or Torque script: `#PBS` lines as fields of a job, with a report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FLAGS = frozenset({"V", "z", "h", "X", "I", "f", "x"})
 
 
 def head(text: str) -> Request:
-    """Return what the directives of a script ask for; they end where the first command begins."""
+    """Return what the directives ask for; they end at the first command."""
     request = Request(system="PBS", components=[Asked()])
     for line in lines.header(text):
         request.notes.line = line.number
@@ -51,7 +51,7 @@ def head(text: str) -> Request:
             note = "a directive starts with #PBS; this line is a comment, also for PBS"
             request.notes.dropped(line.text, "", note, "write #PBS, or remove the line", blocks=True)
     request.notes.line = 0
-    lines.tell_late(request, text, "#PBS")
+    lines.report_late(request, text, "#PBS")
     mail.finish(request, mail.PBS)
     return request
 
@@ -173,7 +173,7 @@ def _resource(request: Request, name: str, value: str) -> None:
 
 
 def _misspelt(request: Request, field: str, name: str, value: str, known: Sequence[str]) -> bool:
-    """Block on a resource that is nearly one of PBS's, as on an option of Slurm; return whether it is."""
+    """Report a resource that is nearly one of PBS's as blocking, and return whether it is."""
     meant = "" if name in known or not value else did_you_mean(name, known, cutoff=0.75)
     if meant:
         note = f"PBS has no such resource; did you mean {meant}?"

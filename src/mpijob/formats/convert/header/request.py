@@ -1,4 +1,4 @@
-"""What the head of a batch script asks for, whichever batch system it is written for."""
+"""What the header of a batch script asks for, for any batch system."""
 
 from __future__ import annotations
 
@@ -29,23 +29,22 @@ class Request(msgspec.Struct, kw_only=True):
     notes: Notes = msgspec.field(default_factory=Notes)
 
     def ask(self, **changes: Any) -> None:
-        """Change what the component in hand asks for."""
+        """Change the current component's request."""
         self.components[-1] = msgspec.structs.replace(self.components[-1], **changes)
 
     def of(self, ours: str) -> str:
-        """Return the field that the component in hand sets: a job's own, or that of a group."""
+        """Return the field that the current component sets: the job's own, or a group's."""
         if len(self.components) < 2:
             return ours
         shared = {"ranks": "slots", "cores_per_rank": "resources.cpu"}
         return f"groups[{len(self.components) - 2}].{shared.get(ours, ours)}"
 
     def env(self, name: str, value: str) -> None:
-        """Give the job a variable."""
         self.fields["env"] = self.fields.get("env", {}) | {name: value}
 
 
 def name_of(wanted: str, fallback: str = "job") -> str:
-    """Return a name that a job may have, as near as can be to the one wanted."""
+    """Return a valid job name, as similar as possible."""
     if _NAME.fullmatch(wanted) and len(wanted) <= LONGEST_NAME:
         return wanted
     plain = unicodedata.normalize("NFKD", wanted[:200]).encode("ascii", "ignore").decode().lower()
@@ -56,14 +55,14 @@ def name_of(wanted: str, fallback: str = "job") -> str:
 
 
 def take_name(request: Request, field: str, value: str) -> None:
-    """Name the job; the script finds the name as it was written in the batch system's variable."""
+    """Name the job; the batch system's variable keeps the original name for the script."""
     request.name = noted_name(request.notes, field, value)
     if request.name != value:
         request.env(_NAME_VARIABLE[request.system], value)
 
 
 def noted_name(notes: Notes, field: str, value: str) -> str:
-    """Return the name for a job, and take note of what became of the one that was wanted."""
+    """Return a valid name for the job, and report a changed one."""
     name = name_of(value)
     if name == value:
         notes.exact(field, value, "name")
@@ -74,7 +73,7 @@ def noted_name(notes: Notes, field: str, value: str) -> str:
 
 
 def take_variables(request: Request, field: str, text: str, inherited: str) -> None:
-    """Take `A=1,B=2,C` over: values become env, names alone are of the submitting shell."""
+    """Take `A=1,B=2,C`: pairs become `env`; names alone refer to the submitting shell's environment."""
     for part in _split(text):
         name, equals, value = part.partition("=")
         if part in ("ALL", "NONE", "NIL", ""):

@@ -1,4 +1,4 @@
-"""From what a batch system is asked for to workers, slots and what each worker may use."""
+"""Workers, slots and resources of each worker, from the sizes that a batch system is asked for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_SLOTS_AT_RANDOM = 8
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for, as far as it is said; memory is in our own words."""
+    """The requested sizes, as far as they are stated; memory in our units."""
 
     nodes: int | None = None
     ranks: int | None = None
@@ -30,7 +30,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """Workers, slots and resources; `guessed` says how, where the source left it open."""
+    """Workers, slots and resources; `guessed` explains values that the source left open."""
 
     workers: int
     slots: int
@@ -77,7 +77,7 @@ def _layout(asked: Asked) -> tuple[int, int, str]:
     if asked.per_node is not None:
         return -(-(asked.ranks or asked.per_node) // max(1, asked.per_node)), asked.per_node, ""
     ranks = asked.ranks or 1
-    # GPUs for each node, and no number of nodes: a second worker would double them
+    # GPUs for each node, without a number of nodes: a second worker would double them.
     workers = 1 if asked.gpus_per_node else _spread(ranks)
     slots = -(-ranks // workers)
     said = f"{ranks} ranks without a number of nodes become {workers} workers with {slots} slots each"
@@ -85,7 +85,7 @@ def _layout(asked: Asked) -> tuple[int, int, str]:
 
 
 def _spread(ranks: int) -> int:
-    """Return so few workers that no more than eight ranks share one, evenly where that can be."""
+    """Return the least number of workers with at most eight ranks each, equal ones if possible."""
     least = -(-ranks // _MOST_SLOTS_AT_RANDOM)
     even = (count for count in range(least, min(ranks, least * 2) + 1) if ranks % count == 0)
     return next(even, least)

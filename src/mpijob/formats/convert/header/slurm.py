@@ -1,6 +1,6 @@
-"""The head of a Slurm script: every `#SBATCH` line as fields of a job, and what became of it.
+"""The header of a Slurm script: `#SBATCH` lines as fields of a job, with a report.
 
-One node becomes one worker. Which options there are is in `slurm_options`.
+One node becomes one worker. `slurm_options` lists the options.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Handler = Callable[[Request, str, str], None]
 
 
 def head(text: str) -> Request:
-    """Return what the directives of a script ask for; they end where the first command begins."""
+    """Return what the directives ask for; they end at the first command."""
     request = Request(system="Slurm", components=[Asked()])
     for line in lines.header(text):
         request.notes.line = line.number
@@ -39,7 +39,7 @@ def head(text: str) -> Request:
             note = "a directive starts with #SBATCH; this line is a comment, also for Slurm"
             request.notes.dropped(line.text, "", note, "write #SBATCH, or remove the line", blocks=True)
     request.notes.line = 0
-    lines.tell_late(request, text, "#SBATCH")
+    lines.report_late(request, text, "#SBATCH")
     mail.finish(request, mail.SLURM)
     if not any(entry.field == "--export" for entry in request.notes.entries):
         request.notes.changed("--export", "(not set: ALL)", "", INHERITED, NAMED)
@@ -63,7 +63,7 @@ def _directive(request: Request, text: str) -> None:
 
 
 def take(request: Request, name: str, value: str, written: str) -> None:
-    """Take one option over; Slurm takes an abbreviation that means one option alone."""
+    """Take one option; like Slurm, accept an unambiguous abbreviation."""
     longer = [one for one in (*_HANDLERS, *SAME, *GONE) if one.startswith(name)] if len(name) > 1 else []
     name = longer[0] if len(longer) == 1 else name
     field = f"--{name}"
@@ -200,7 +200,7 @@ def _array(request: Request, field: str, value: str) -> None:
 
 
 def take_array(request: Request, field: str, value: str, variable: str) -> None:
-    """Make a job of each number of an array, which the script finds in a variable."""
+    """Make a job of each index of an array; the script gets the index in a variable."""
     listed, percent, together = value.partition("%")
     found = units.tasks(listed)
     if found is None:
@@ -219,7 +219,7 @@ def take_array(request: Request, field: str, value: str, variable: str) -> None:
 
 
 def take_queue(request: Request, field: str, value: str) -> None:
-    """Name the queue after a partition or a queue of the batch system."""
+    """Set the queue from a partition or a queue of the batch system."""
     first, comma, _ = value.partition(",")
     queue = re.sub(r"[^a-z0-9.-]+", "-", first.lower()).strip("-.")
     if not queue:
@@ -237,7 +237,7 @@ def take_queue(request: Request, field: str, value: str) -> None:
 
 
 def take_account(request: Request, field: str, value: str) -> None:
-    """Keep who pays as a label."""
+    """Keep the account as a cost label."""
     key = {"--account": "account", "--wckey": "wckey", "-A": "account", "-P": "project"}[field]
     label = re.sub(r"[^-\w.]+", "-", value)[:63].strip("-_.")
     if not label:
@@ -293,7 +293,7 @@ def _export(request: Request, field: str, value: str) -> None:
 
 
 def take_dependency(request: Request, field: str, value: str) -> None:
-    """Remember that the job waits for another, whose name nobody knows here."""
+    """Store that the job waits for another one, whose name here is unknown."""
     note = "jobs are identified by name, not by number"
     if dependencies.for_success(value):
         request.after = dependencies.FIRST

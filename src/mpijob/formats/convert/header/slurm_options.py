@@ -24,12 +24,12 @@ _MAYBE = listed("exclusive kill-on-bad-exit immediate wait nice get-user-env pro
 
 
 def takes_value(name: str) -> bool:
-    """Return whether an option is followed by its value as a word of its own."""
+    """Return whether an option's value is the next word."""
     return name not in _FLAGS and name not in _MAYBE
 
 
 def pairs(words: Sequence[str]) -> tuple[list[tuple[str, str, str]], int]:
-    """Return (name, value, as written) of the options at the beginning, and how many words they are."""
+    """Return (name, value, original words) of the options at the beginning, and the number of their words."""
     found: list[tuple[str, str, str]] = []
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] not in ("-", "--"):
@@ -58,7 +58,7 @@ def _one(words: Sequence[str], at: int) -> tuple[str, str, int]:
 
 
 def directives(line: str) -> Iterator[str]:
-    """Yield the words of a directive line; quotes group, a comment ends it."""
+    """Yield the words of a directive line; quotes group words, a comment ends it."""
     word, quote, started = "", "", False
     for letter in line + " ":
         if quote:

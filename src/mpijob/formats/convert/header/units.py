@@ -1,4 +1,4 @@
-"""How batch systems write times, sizes and lists of numbers or machines, as our values."""
+"""Times, sizes and lists of numbers or hosts in the forms of batch systems, as our values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 _SIZE = re.compile(r"(\d{1,12})(?:\.\d+)?\s*([kmgtp]?)(i?b?|w)", re.IGNORECASE)
 _HOSTS = re.compile(r"([^\[\],]+)(?:\[([^\]]*)\])?([^\[\],]*)")
 _UNITS = {"k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti", "p": "Pi"}
-# As many as an array may have here.
+# The maximum size of an array.
 MOST_TASKS = 1000
 _MOST_HOSTS = 1000
 
@@ -32,7 +32,7 @@ def seconds(text: str) -> float | None:
 
 
 def clock(total: float) -> str:
-    """Return seconds as a time limit that Slurm reads: `2:00:00`, `1-00:00:00`."""
+    """Return seconds in Slurm's form: `2:00:00`, `1-00:00:00`."""
     whole = int(-(-total // 1))
     days, rest = divmod(whole, 86400)
     hours, minutes, last = rest // 3600, rest % 3600 // 60, rest % 60
@@ -41,7 +41,7 @@ def clock(total: float) -> str:
 
 
 def memory(text: str, unit: str = "m") -> str | None:
-    """Return a size as we write it (`16G` → `16Gi`; without a unit it is in `unit`); None if it is none."""
+    """Return a size in our form (`16G` → `16Gi`; without a unit it is in `unit`), None if it is malformed."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or match[3].lower() == "w":
         return None
@@ -50,14 +50,14 @@ def memory(text: str, unit: str = "m") -> str | None:
 
 
 def times(amount: str, count: int) -> str:
-    """Return an amount such as `4Gi` so many times."""
+    """Return a multiple of an amount such as `4Gi`."""
     digits = re.match(r"\d+", amount)
     assert digits is not None
     return f"{int(digits[0]) * count}{amount[digits.end() :]}"
 
 
 def tasks(text: str) -> tuple[str, ...] | None:
-    """Return the numbers of an array, `0-15:4,20`, as text; None if it is no such list or too long."""
+    """Return the numbers of an array, `0-15:4,20`, as text; None if it is malformed or too long."""
     found: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", part.strip())
@@ -72,7 +72,7 @@ def tasks(text: str) -> tuple[str, ...] | None:
 
 
 def hosts(text: str) -> tuple[str, ...] | None:
-    """Return the machines of a list such as `node[01-03,7],gpu1`; None when it cannot be read."""
+    """Return the hosts of a list such as `node[01-03,7],gpu1`, None if it is malformed."""
     if text.count("[") != text.count("]") or not re.fullmatch(r"[-\w.,\[\]]+", text):
         return None
     found: list[str] = []
@@ -98,10 +98,9 @@ def _numbers(text: str | None) -> list[str]:
 
 
 def whole(text: str) -> int | None:
-    """Return a plain whole number; None for anything else."""
+    """Return a plain integer, None for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def listed(text: str) -> frozenset[str]:
-    """Return the words of a text as a set."""
     return frozenset(text.split())

@@ -1,4 +1,4 @@
-"""What became of requests and limits: a job has one amount for both, and it is the limit."""
+"""The report on requests and limits: a job has one amount for both, which is the limit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from mpijob.model import Resources
 from mpijob.model.spec.quantity import parse
 
 
-def tell(notes: Notes, leaf: Leaf, part: Resources, ours: str, form: str, key: str, *, limited: bool) -> None:
-    """Note one amount of `part`, which the job calls `ours`; `limited` says that there is a limit for it."""
+def report_amount(
+    notes: Notes, leaf: Leaf, part: Resources, ours: str, form: str, key: str, *, limited: bool
+) -> None:
+    """Report one amount of `part`, which the job calls `ours`; `limited` says that it also has a limit."""
     field = f"{ours}.{key if key in ('cpu', 'memory') else 'gpu' if key == part.gpu_kind else 'others'}"
     taken = _amount_of(part, key)
     if form == "requests" and not limited and key in ("cpu", "memory"):
@@ -26,14 +28,12 @@ def tell(notes: Notes, leaf: Leaf, part: Resources, ours: str, form: str, key: s
 
 
 def _amount_of(part: Resources, name: str) -> str:
-    """Return what a worker or launcher has of a resource, by the name that Kubernetes gives it."""
     if name in ("cpu", "memory"):
         return str(getattr(part, name))
     return str(part.gpu) if name == part.gpu_kind and part.gpu else str(part.others.get(name, ""))
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two amounts are the same number."""
     try:
         return str(one) == str(other) or parse(one) == parse(other)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A manifest as a list of its fields, each at the size at which people think of it: a volume, a variable, a limit."""
+"""A manifest as a list of fields, each as large as users think of it: a volume, a variable, a limit."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ _SHOWN = 120
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """One field: its position and its value."""
+    """One field: its path and its value."""
 
     path: str
     value: Any
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
         return self.path.rpartition(".")[2].partition("[")[0]
 
     @property
     def shown(self) -> str:
-        """The value as a report shows it."""
+        """The value as reports show it."""
         if isinstance(self.value, str):
             return self.value
         text = msgspec.json.encode(self.value).decode()
@@ -41,9 +40,9 @@ class Leaf(msgspec.Struct, frozen=True):
 
 
 def leaves(value: Any, path: str = "", *, ours: bool = False) -> Iterator[Leaf]:
-    """Yield the fields of a document in order; the container that does the work is called `container`.
+    """Yield the fields of a document in order; the main container is called `container`.
 
-    In `ours`, it is the one that has our name; in others, the first may be it.
+    In documents of `ours` it is the one with our name; in others the first one may be it.
     """
     if isinstance(value, Mapping) and value:
         for key, item in value.items():
@@ -65,7 +64,7 @@ def _field(holder: Mapping[str, Any], key: str, item: Any, path: str, ours: bool
     elif key in ("replicatedJobs", "runtimePatches") and isinstance(item, list):
         for at, one in enumerate(item):
             label = one.get("name", at) if isinstance(one, Mapping) else at
-            # a patch names its containers, and which of them does the work is not for it to say
+            # A patch names its containers, but does not decide which one is the main container.
             yield from leaves(one, f"{here}[{label}]", ours=ours or key == "runtimePatches")
     else:
         yield from leaves(item, here, ours=ours)
@@ -86,7 +85,6 @@ def _containers(pod: Mapping[str, Any], items: list[Any], path: str, ours: bool)
 
 
 def paths(documents: tuple[Mapping[str, Any], ...], kind: str) -> frozenset[str]:
-    """Return where the documents of a kind have fields."""
     return frozenset(
         leaf.path
         for document in documents

@@ -1,4 +1,4 @@
-"""The fields that MPIJobs, TrainJobs, their runtimes and pods have: a misspelt one is told, not taken for kept."""
+"""The known fields of MPIJobs, TrainJobs, runtimes and pods: misspelt ones are reported and not just kept."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _MPIJOB = {
     rf"{_REPLICA}\.template\.(\w+)": listed("metadata spec"),
 }
 _TRAINJOB = {
-    # Labels, annotations and podTemplateOverrides are those of Trainer 2.0.
+    # Labels, annotations and podTemplateOverrides are Trainer 2.0's and 2.1's.
     r"spec\.(\w+)": listed(
         "activeDeadlineSeconds annotations initializer labels managedBy podTemplateOverrides runtimePatches runtimeRef "
         "suspend trainer"
@@ -102,7 +102,7 @@ IGNORED = "Kubernetes has no such field and ignores it"
 
 
 def unknown(kind: str, path: str) -> str:
-    """Return what to do about a path with a field that the kind does not have; "" where every field is known."""
+    """Return what to do about a path with an unknown field, "" if every field is known."""
     for pattern, names in _TABLES[kind]:
         match = pattern.match(path)
         if match and match[1] not in names:

@@ -1,4 +1,4 @@
-"""A launcher's command as our own launch line: mpirun and its options taken apart; a shell text is a script."""
+"""A launcher's command: mpirun and its options become fields, and a shell command becomes a script."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _AGENTS = re.compile(
 
 
 class _Section(msgspec.Struct, frozen=True):
-    """One program of the world: its words, and its ranks where the line says them."""
+    """One program of the world: its words, and its ranks if the line states them."""
 
     words: tuple[str, ...]
     ranks: int | None = None
 
 
 def unwrapped(job: MPIJob, notes: Notes, field: str, *, once: bool = True) -> MPIJob:
-    """Return the job with the program itself as its command, or the text of a shell that starts ranks as its script.
+    """Return the job with the program itself as its command, or with a shell text that starts ranks as its script.
 
     `once` says that a command without a launcher runs once there, and not as every rank.
     """
@@ -83,7 +83,7 @@ def _base(word: str) -> str:
 
 
 def _scripted(job: MPIJob, text: str, notes: Notes, field: str) -> MPIJob:
-    """Return the job of a shell's text, which runs once in the launcher as it is; its options and words go along."""
+    """Return the job of a shell text, which runs once in the launcher, with its options and arguments."""
     shell, *options = job.argv[: job.argv.index(text)]
     named = [value for option, value in pairwise(options) if option == "-o"]
     letters = "".join(
@@ -92,7 +92,7 @@ def _scripted(job: MPIJob, text: str, notes: Notes, field: str) -> MPIJob:
     flags = letters.replace("c", "", 1)
     where = shell if shell.startswith("/") else f"/bin/{shell}"
     first = f"#!{where}{f' -{flags}' if flags else ''}\n" + "".join(f"set -o {name}\n" for name in named)
-    # The word behind the text is the shell's $0.
+    # The word after the text is the shell's $0.
     args = job.argv[job.argv.index(text) + 2 :]
     notes.changed(
         field, text, f"script: {_SCRIPT}", "it runs once, in the launcher; each mpirun in it becomes a step"
@@ -113,12 +113,12 @@ def _launched(job: MPIJob, notes: Notes) -> MPIJob:
     if len(sections) > 1:
         programs = tuple(Program(ranks=section.ranks or 1, command=section.words) for section in sections)
         return job.replace(programs=programs, command=(), args=(), **request.fields)
-    room = _room(job, request.components[-1].ranks, notes)
+    room = _enough_slots(job, request.components[-1].ranks, notes)
     return job.replace(command=sections[0].words, args=(), **request.fields, **room)
 
 
-def _room(job: MPIJob, ranks: int | None, notes: Notes) -> dict[str, Any]:
-    """Return ranks and slots such that all ranks have a place."""
+def _enough_slots(job: MPIJob, ranks: int | None, notes: Notes) -> dict[str, Any]:
+    """Return ranks and slots such that all ranks have a slot."""
     room = job.workers * job.slots
     if ranks is None or ranks == room:
         return {"ranks": None}
@@ -249,7 +249,7 @@ def _layout(request: Request, field: str, option: str, value: str, launch: Launc
 
 
 def _fills(request: Request, each: int) -> bool:
-    """Return whether so many ranks on each node are the slots of a worker."""
+    """Return whether a number of ranks for each node equals the slots of a worker."""
     asked = request.components[-1]
     if asked.per_node is None and (asked.nodes is None or asked.ranks is None):
         request.ask(per_node=each)

@@ -1,4 +1,4 @@
-"""What became of each field of an MPIJob: the words of the MPI Operator, one by one, and its defaults."""
+"""The report on each field of an MPIJob and on the MPI Operator's defaults."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _OTHERS = {
 
 
 def pod_of(spec: Mapping[str, Any], role: str) -> Mapping[str, Any]:
-    """Return the pod spec of a role; an empty one when there is none."""
+    """Return the pod spec of a role, an empty one if there is none."""
     replica = (spec.get("mpiReplicaSpecs") or {}).get(role) or {}
     found: Mapping[str, Any] = (replica.get("template") or {}).get("spec") or {}
     return found
@@ -64,7 +64,7 @@ def _secret(variable: Any) -> Secret | None:
 
 
 class FieldReporter:
-    """Says of each field what became of it."""
+    """Reports the outcome of each field."""
 
     def __init__(
         self,
@@ -87,7 +87,6 @@ class FieldReporter:
         self.relabelled = relabelled
 
     def tell(self, leaf: Leaf) -> None:
-        """Take note of one field."""
         path = leaf.path
         if path in _PASSED or path.startswith("status") or leaf.value in (None, {}, []):
             return
@@ -211,7 +210,7 @@ class FieldReporter:
             )
 
     def _env(self, leaf: Leaf) -> None:
-        """Tell of a variable, which launcher and workers share here."""
+        """Report a variable; launcher and workers share variables here."""
         name = str(leaf.value.get("name")) if isinstance(leaf.value, Mapping) else ""
         if (
             name in self.job.env
@@ -374,7 +373,7 @@ class FieldReporter:
             self.notes.dropped(leaf.path, leaf.shown, note, "set it for the workers, if it is needed")
 
     def _amount(self, leaf: Leaf, role: str, form: str, key: str) -> None:
-        """Tell of a request or a limit of a role's main container."""
+        """Report a request or a limit of a role's main container."""
         part = self.job.resources if role == "Worker" else self.job.launcher
         said = container_of(pod_of(self.spec, role)).get("resources") or {}
         if self.keep:
@@ -384,7 +383,7 @@ class FieldReporter:
             self.notes.changed(leaf.path, leaf.shown, "launcher.cpu", note)
         else:
             ours = "resources" if role == "Worker" else "launcher"
-            amount_fields.tell(
+            amount_fields.report_amount(
                 self.notes, leaf, part, ours, form, key, limited=key in (said.get("limits") or {})
             )
 
@@ -396,7 +395,7 @@ class FieldReporter:
         self.notes.dropped(leaf.path, leaf.shown, "a job has no equivalent", todo)
 
     def defaults(self) -> None:
-        """Tell what the operator does where nothing is said, as far as it is not what happens here."""
+        """Report defaults of the operator that differ from ours."""
         policy = self.spec.get("runPolicy") or {}
         if "cleanPodPolicy" not in policy:
             self._clean("None")

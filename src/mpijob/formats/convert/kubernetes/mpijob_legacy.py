@@ -1,4 +1,4 @@
-"""MPIJobs of earlier versions (v1, v1alpha2, v1alpha1) written as v2beta1, with what that changes."""
+"""Converts MPIJobs of earlier versions (v1, v1alpha2, v1alpha1) to v2beta1, with a report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIBRARIES = {"OpenMPI": "OpenMPI", "IntelMPI": "Intel", "Intel": "Intel", "MPIC
 
 
 def modern(document: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
-    """Return the document as v2beta1; one that is so already as it is."""
+    """Return the document as v2beta1; a v2beta1 document is returned unchanged."""
     version = str(document.get("apiVersion", ""))
     found = copy.deepcopy(dict(document))
     if not isinstance(found.get("metadata"), dict) or not isinstance(found.get("spec"), dict):
@@ -79,7 +79,7 @@ def _distribution(spec: dict[str, Any], said: str, notes: Notes) -> None:
 
 
 def _first(spec: dict[str, Any], main: str, notes: Notes) -> None:
-    """Put the container that mainContainer names first, as v2beta1 wants it."""
+    """Move the container of `mainContainer` to the front: v2beta1 always uses the first."""
     for replica in (spec.get("mpiReplicaSpecs") or {}).values():
         pod = (replica.get("template") or {}).get("spec") or {}
         pod["containers"] = sorted(pod.get("containers") or [], key=lambda one: one.get("name") != main)
@@ -87,7 +87,7 @@ def _first(spec: dict[str, Any], main: str, notes: Notes) -> None:
 
 
 def _oldest(found: dict[str, Any], notes: Notes) -> None:
-    """v1alpha1: one template for both roles, and processing units instead of resources."""
+    """Convert v1alpha1: one template for both roles, and processing units instead of resources."""
     spec = found["spec"]
     units = _one_of(spec, ("gpus", "processingUnits"), notes)
     per_node = _one_of(spec, ("gpusPerNode", "processingUnitsPerNode"), notes)
@@ -122,7 +122,7 @@ def _oldest(found: dict[str, Any], notes: Notes) -> None:
 
 
 def _one_of(spec: dict[str, Any], fields: tuple[str, ...], notes: Notes) -> tuple[str, Any]:
-    """Take two spellings of the same out, and return the one that is said; the operator looks at the first."""
+    """Remove two spellings of the same field and return the value; the operator reads the first."""
     found = [(field, spec.pop(field)) for field in fields if field in spec]
     for field, value in found[1:]:
         notes.dropped(f"spec.{field}", value, f"{found[0][0]} already sets it", "nothing; you can remove it")

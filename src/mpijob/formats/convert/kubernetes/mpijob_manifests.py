@@ -1,7 +1,7 @@
-"""MPIJob manifests of every version as our job, with a report on every field.
+"""MPIJob manifests of every version as jobs, with a report on every field.
 
-v2beta1 is read by `mpijob`; older versions are first written as v2beta1 by `mpijob_legacy`. What the MPI
-Operator does when a field is not said is told as well: its defaults differ from ours.
+`mpijob` reads v2beta1; `mpijob_legacy` converts older versions first. Defaults of the MPI Operator are reported too:
+they differ from ours.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _OURS = {
 
 
 def read(document: Mapping[str, Any], *, keep: bool, file: str = "") -> Converted:
-    """Return the job of one MPIJob. `keep` is set when an MPIJob is written again: what is foreign stays then."""
+    """Return the job of an MPIJob. With `keep` (an MPIJob is written again), foreign fields stay."""
     notes = Notes()
     version = str(document.get("apiVersion", ""))
     document = mpijob_legacy.modern(naming.named(document, notes), notes)
     reading = mpijob.read([document])
     if is_managed(document):
-        return own_exports.told(
+        return own_exports.job_of(
             reading, f"MPIJob {version.rpartition('/')[2]}", file, mpijob.family(document)
         )
     job = _adjusted(reading.job, document, notes, keep=keep)
@@ -86,9 +86,9 @@ def _adjusted(job: MPIJob, document: Mapping[str, Any], notes: Notes, *, keep: b
 
 
 def _selectable(job: MPIJob, spec: Mapping[str, Any]) -> MPIJob:
-    """Return the job with its workers' labels, so that pods which are to run near each other find each other.
+    """Return the job with its workers' labels, so that affinity between its pods keeps working.
 
-    Selectors of labels that only the operator gives are written with those that every engine of ours gives.
+    Selectors by labels of the operator become selectors by labels that our engines set.
     """
     worker = ((spec.get("mpiReplicaSpecs") or {}).get("Worker") or {}).get("template") or {}
     labels = (worker.get("metadata") or {}).get("labels") or {}
@@ -101,7 +101,7 @@ def _selectable(job: MPIJob, spec: Mapping[str, Any]) -> MPIJob:
 
 
 def _relabelled(value: Any) -> Any:
-    """Return a part of an affinity with our labels in the place of the operator's."""
+    """Return a part of an affinity with our labels instead of the operator's."""
     if isinstance(value, list):
         return [_relabelled(item) for item in value]
     if not isinstance(value, Mapping):
@@ -113,7 +113,6 @@ def _relabelled(value: Any) -> Any:
 
 
 def _keys(value: Any) -> frozenset[str]:
-    """Return the labels that the selectors of an affinity ask for."""
     if isinstance(value, list):
         return frozenset().union(*(_keys(item) for item in value))
     if not isinstance(value, Mapping):

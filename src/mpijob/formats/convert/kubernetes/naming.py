@@ -1,4 +1,4 @@
-"""The name of a manifest's job, also where Kubernetes would have made one of its own."""
+"""The name of a manifest's job, also for `generateName`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIELD = "metadata.generateName"
 
 
 def named(document: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
-    """Return the document with a name; one made of `generateName` is noted."""
+    """Return the document with a name; one from `generateName` is reported."""
     metadata = dict(document.get("metadata") or {})
     prefix = str(metadata.pop("generateName", None) or "")
     if not metadata.get("name"):

@@ -1,4 +1,4 @@
-"""What became of each field of a TrainJob and of its runtime: the words of Trainer, one by one."""
+"""The report on each field of a TrainJob and of its runtime."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STARTS = {
 
 
 class FieldReporter:
-    """Says of each field what became of it."""
+    """Reports the outcome of each field."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class FieldReporter:
         }
 
     def tell(self, kind: str, leaf: Leaf, prefix: str) -> None:
-        """Take note of one field; `prefix` stands before the fields of a runtime."""
+        """Report one field; `prefix` precedes the fields of a runtime."""
         path = leaf.path
         if path in _PASSED or path.startswith("status") or leaf.value in (None, []):
             return
@@ -128,7 +128,7 @@ class FieldReporter:
         path = leaf.path
         if match := _PER_NODE.fullmatch(path):
             limits = (self.trainer.get("resourcesPerNode") or {}).get("limits") or {}
-            amount_fields.tell(
+            amount_fields.report_amount(
                 self.notes,
                 leaf,
                 self.job.resources,
@@ -249,7 +249,7 @@ class FieldReporter:
             self._per_node(leaf)
 
     def _replicated(self, leaf: Leaf, role: str, rest: str, beyond: bool) -> None:
-        """Tell of a field of one of the runtime's jobs: those of nodes and launcher are the job's, others are not."""
+        """Report a field of a replicated job: `node` and `launcher` become the job, others are not converted."""
         if rest == f"template.metadata.labels.{STEP_LABEL}":
             self.notes.changed(leaf.path, leaf.shown, "", "launcher and workers have their own labels")
         elif role not in {"node", "launcher", self.step} and self.keep:
@@ -317,10 +317,10 @@ class FieldReporter:
             (self.job.launcher, "launcher") if role == "launcher" else (self.job.resources, "resources")
         )
         limited = key in ((main.get("resources") or {}).get("limits") or {})
-        amount_fields.tell(self.notes, leaf, part, ours, form, key, limited=limited)
+        amount_fields.report_amount(self.notes, leaf, part, ours, form, key, limited=limited)
 
     def _taken(self, leaf: Leaf, role: str) -> str:
-        """Return the job's field that has the value; "" where none has it."""
+        """Return the job's field that has the value, "" if none has."""
         job, value, place = self.job, leaf.value, self.job.placement
         mounts = {volume.mount for volume in job.volumes}
         held = {

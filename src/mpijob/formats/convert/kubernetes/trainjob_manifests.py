@@ -1,6 +1,6 @@
-"""TrainJobs and their runtimes as our job, with a report on every field.
+"""TrainJobs and their runtimes as jobs, with a report on every field.
 
-How the command is started is said by the runtime: `trainjob_nodes` has those without a launcher.
+The runtime decides how the command is started; `trainjob_nodes` has the runtimes without a launcher.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _SOURCE = "TrainJob v1alpha1"
 
 
 def read(documents: Sequence[Mapping[str, Any]], *, keep: bool, file: str = "") -> Converted:
-    """Return the job of one TrainJob, with its runtime where that is among the documents."""
+    """Return the job of a TrainJob, with its runtime if that is among the documents."""
     if any(trainjob.is_managed(document) for document in documents if document.get("kind") == trainjob.JOB):
-        return own_exports.told(trainjob.read(documents), _SOURCE, file, Family.OPENMPI)
+        return own_exports.job_of(trainjob.read(documents), _SOURCE, file, Family.OPENMPI)
     notes = Notes()
     kinds = [str(document.get("kind")) for document in documents]
     found = tuple(
@@ -88,13 +88,13 @@ def _started(job: MPIJob, documents: Sequence[Mapping[str, Any]], name: str, not
     if trainer.get("image"):
         job = job.replace(image=str(trainer["image"]))
     if said := trainer.get("resourcesPerNode"):
-        # Trainer gives them to its launcher, which runs ranks; ours runs none
+        # Trainer applies them to its launcher, which runs ranks; our launcher runs none.
         job = job.replace(resources=read_resources({"resources": said}), launcher=MPIJob(name="x").launcher)
     once = bool(name) and not _starts_ranks(runtime)
     return launch_command.unwrapped(job, notes, "spec.trainer.command", once=once)
 
 
 def _starts_ranks(runtime: Mapping[str, Any] | None) -> bool:
-    """Return whether the runtime is one of ours: its launcher starts the command as every rank."""
+    """Return whether the runtime is ours: its launcher starts the command as every rank."""
     launcher = trainjob.pod_templates(runtime).get("launcher") or {}
     return is_ours(container_of(launcher.get("spec") or {}))

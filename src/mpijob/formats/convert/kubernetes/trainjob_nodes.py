@@ -1,7 +1,7 @@
-"""TrainJobs whose runtime has no launcher: each node runs the command, as Trainer starts torch, JAX, XGBoost or Flux.
+"""TrainJobs whose runtime has no launcher: Trainer starts the command on each node (torch, JAX, XGBoost, Flux).
 
-Here every worker runs it as one rank, with the variables that Trainer would have set; the address of the first worker
-is found when the rank starts. Flux starts the command as tasks of one MPI world, which are ranks here.
+Here every worker runs the command as one rank, with the variables that Trainer would set; the first worker's address
+is looked up when the rank starts. Flux starts the command as tasks of one MPI world, which become ranks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mpijob.model import MPIJob
 from mpijob.model.spec.quantity import NONE
 
 FRAMEWORKS = ("mpi", "torch", "flux", "jax", "xgboost")
-# A runtime that names no framework: its nodes run the command and know nothing of each other.
+# A runtime without a framework: its nodes do not know each other.
 PLAIN = "plain"
 _SHIPPED = {
     "deepspeed": "mpi",
@@ -31,7 +31,7 @@ _SHIPPED = {
 }
 STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
 _PORT = "29500"
-# MPIJOB_WORKER is set on one machine only; a pod's own name ends with the number of its worker
+# MPIJOB_WORKER is set on one machine only; a pod's name ends with its worker's number.
 _FIRST_WORKER = """\
 worker=${MPIJOB_WORKER:-} first=127.0.0.1
 if [ -z "$worker" ]; then
@@ -49,7 +49,7 @@ _EXPORTS = {
 
 
 def framework(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> str:
-    """Return what starts the command: one of FRAMEWORKS, PLAIN, or "" where the runtime is not known."""
+    """Return the runtime's framework: one of FRAMEWORKS, PLAIN, or "" if the runtime is unknown."""
     if runtime is not None:
         policy = (runtime.get("spec") or {}).get("mlPolicy") or {}
         return next((name for name in FRAMEWORKS if name in policy), PLAIN)
@@ -60,7 +60,7 @@ def framework(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) ->
 def on_every_node(
     job: MPIJob, document: Mapping[str, Any], runtime: Mapping[str, Any] | None, name: str, notes: Notes
 ) -> MPIJob:
-    """Return the job in which every worker runs the command, with what the framework tells its nodes."""
+    """Return the job in which every worker runs the command, with the framework's variables."""
     trainer = document["spec"].get("trainer") or {}
     pod = trainer_pod(runtime, trainer)
     job = job.replace(**from_pods(pod, pod) | {"launcher": MPIJob(name="x").launcher, "slots": 1})
@@ -81,7 +81,7 @@ def on_every_node(
 def _variables(
     job: MPIJob, name: str, trainer: Mapping[str, Any], runtime: Mapping[str, Any] | None
 ) -> dict[str, str]:
-    """Return the variables of a framework that are the same on every node."""
+    """Return a framework's variables that are the same on every node."""
     if name == "jax":
         return {"JAX_NUM_PROCESSES": str(job.workers)}
     gpus = job.resources.gpu if is_gpu(job.resources.gpu_kind) else 0
@@ -95,7 +95,7 @@ def _variables(
 
 
 def trainer_pod(runtime: Mapping[str, Any] | None, trainer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pod of a node as Trainer fills it in from the TrainJob."""
+    """Return a node's pod as Trainer completes it from the TrainJob."""
     pod = copy.deepcopy(dict((_template(runtime).get("spec")) or {})) or {"containers": [{"name": "node"}]}
     main: Any = container_of(pod)
     for field in ("image", "command", "args"):
@@ -116,7 +116,7 @@ def _template(runtime: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def trainer_step(runtime: Mapping[str, Any] | None) -> str:
-    """Return the name of the runtime's replicated job that Trainer fills in from the TrainJob."""
+    """Return the name of the replicated job that Trainer completes from the TrainJob."""
     jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"] if runtime else ()
     labelled = (
         job["name"]

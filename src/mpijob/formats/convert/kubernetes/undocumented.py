@@ -1,4 +1,4 @@
-"""Manifests that documents show and no release has: read by what their fields are plainly meant to say."""
+"""Manifests in forms that documentation shows and no release has, read by the apparent meaning of their fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REAL = "kind TrainJob of trainer.kubeflow.org/v1alpha1 and kind MPIJob of kubef
 
 
 def is_imagined(document: Mapping[str, Any]) -> bool:
-    """Return whether a manifest has a form that exists in no release."""
+    """Return whether a manifest has a form that no release has."""
     kind, version = str(document.get("kind")), str(document.get("apiVersion"))
     spec = document.get("spec")
     if not isinstance(spec, Mapping) or kind not in (
@@ -43,7 +43,7 @@ def is_imagined(document: Mapping[str, Any]) -> bool:
 
 
 def read(documents: Sequence[Mapping[str, Any]], file: str = "") -> Converted:
-    """Return the job that the documents mean, with every field in the report."""
+    """Return the job that such a manifest means, with every field in the report."""
     notes = Notes()
     fields: dict[str, Any] = {"resources": unrequested_resources.NOTHING}
     for document in documents:

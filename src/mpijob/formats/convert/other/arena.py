@@ -1,4 +1,4 @@
-"""Command lines of Arena (`arena submit mpi …`) as jobs, also those in a script around them."""
+"""Arena's command lines (`arena submit mpi …`) as jobs, also in scripts."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _SUBMIT = re.compile(r"^[ \t]*(?:exec[ \t]+)?arena[ \t]+submit[ \t]+(?:mpi|mpijo
 _KINDS = frozenset({"mpi", "mpijob", "horovod"})
 _FLAGS = frozenset({"--rdma", "--gang", "--sync-mode-none", "--tensorboard", "--mounts-on-launcher"})
 _QUOTED = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|\\.""", re.DOTALL)
-# What a shell would not expand, while words are cut.
+# Private-use characters for literal `$` and backquotes while the line is split into words.
 _LITERAL = {"$": "\ue000", "`": "\ue001"}
 _PLAIN = re.compile(r"[^|;&<>$`\n()]*")
 
 
 def is_arena(text: str) -> bool:
-    """Return whether a text submits a job by Arena, alone or in a script."""
+    """Return whether a text submits a job with Arena, alone or in a script."""
     return _SUBMIT.search(text) is not None
 
 
 def read(text: str, file: str = "") -> tuple[Converted, ...]:
-    """Return the jobs of the command lines in a text, one by one."""
+    """Return the jobs of the command lines in a text."""
     commands = [unwrapped(words) for words in shell_commands(_marked(text))]
     submits = [words for words in commands if words[:2] == ("arena", "submit") and {*words[2:3]} & _KINDS]
     if not submits:
@@ -51,7 +51,7 @@ def read(text: str, file: str = "") -> tuple[Converted, ...]:
 
 
 def _marked(text: str) -> str:
-    """Return a shell text in which those dollars and backquotes are marked that stand for themselves."""
+    """Return a shell text with literal dollars and backquotes replaced by `_LITERAL`."""
 
     def marked(match: re.Match[str]) -> str:
         found = match[0]
@@ -113,7 +113,7 @@ def _unknown(notes: Notes, name: str, value: str) -> None:
 
 
 def _commanded(job: MPIJob, text: str, notes: Notes) -> MPIJob:
-    """Return the job with the command that Arena hands to a shell in the launcher."""
+    """Return the job with the command that Arena gives to a shell in the launcher."""
     if not text:
         return job
     words = tuple(shlex.split(text)) if _PLAIN.fullmatch(text) else ("sh", "-c", text)

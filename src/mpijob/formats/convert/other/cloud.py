@@ -1,4 +1,4 @@
-"""Settings of managed services as our job: SageMaker estimators and training jobs, Azure ML command jobs."""
+"""Jobs of managed services: SageMaker estimators and training jobs, Azure ML command jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MACHINE = "machine types cannot be selected: set what one worker needs"
 
 
 def kind(document: Mapping[str, Any]) -> str:
-    """Return which service's settings a document holds; "" when none's."""
+    """Return the service whose settings a document has, "" for none."""
     if _SAGEMAKER & set(document) and "command" not in document:
         return "SageMaker settings"
     schema = str(document.get("$schema", ""))
@@ -30,9 +30,8 @@ def kind(document: Mapping[str, Any]) -> str:
 
 
 def read(document: Mapping[str, Any], file: str = "") -> Converted:
-    """Return the job of a service's settings."""
     source = kind(document)
-    taker = _Taker()
+    taker = _SettingsReader()
     table = _SAGEMAKER_FIELDS if source.startswith("SageMaker") else _AZURE_FIELDS
     taker.walk(document, "", table)
     fields = taker.fields
@@ -61,7 +60,7 @@ def read(document: Mapping[str, Any], file: str = "") -> Converted:
     return Converted(source=source, jobs=(job,), entries=entries, file=file)
 
 
-def _azure(job: MPIJob, taker: _Taker) -> MPIJob:
+def _azure(job: MPIJob, taker: _SettingsReader) -> MPIJob:
     text = job.command[0]
     if "${{" in text:
         note = "the command refers to inputs and outputs of the service"
@@ -74,13 +73,13 @@ def _azure(job: MPIJob, taker: _Taker) -> MPIJob:
         words = ("sh", "-c", text)
     job = job.replace(command=words)
     if taker.ranked:
-        # The service starts the ranks.
+        # The service itself starts the ranks, so the command is a rank's.
         return job
     return launch_command.unwrapped(job, taker.notes, "command")
 
 
-class _Taker:
-    """Walks settings, field by field, by a table of what each means."""
+class _SettingsReader:
+    """Reads settings by a table of their meanings."""
 
     def __init__(self) -> None:
         self.fields: dict[str, Any] = {}
@@ -88,7 +87,7 @@ class _Taker:
         self.ranked = False
 
     def walk(self, value: Mapping[str, Any], path: str, table: Mapping[str, Any]) -> None:
-        """Take over every field of a mapping."""
+        """Convert every field of a mapping."""
         for key, item in value.items():
             here = f"{path}{key}"
             action = table.get(here)
@@ -102,11 +101,11 @@ class _Taker:
                 self.notes.dropped(here, item, "unknown field", "check whether the job needs it")
 
 
-Action = Callable[[_Taker, str, Any], None]
+Action = Callable[[_SettingsReader, str, Any], None]
 
 
 def _to(field: str, read: Callable[[Any], Any] = str) -> Action:
-    def action(taker: _Taker, here: str, item: Any) -> None:
+    def action(taker: _SettingsReader, here: str, item: Any) -> None:
         if _taken(taker, field, read, here, item):
             taker.ranked = taker.ranked or field == "slots"
             taker.notes.exact(here, item, {"entry": "command", "parameters": "command"}.get(field, field))
@@ -114,8 +113,8 @@ def _to(field: str, read: Callable[[Any], Any] = str) -> Action:
     return action
 
 
-def _taken(taker: _Taker, field: str, read: Callable[[Any], Any], here: str, item: Any) -> bool:
-    """Take a value over, and return whether it was one; a note tells of one that was not."""
+def _taken(taker: _SettingsReader, field: str, read: Callable[[Any], Any], here: str, item: Any) -> bool:
+    """Convert a value, and return whether it was one; an invalid one is reported."""
     try:
         taker.fields[field] = read(item)
     except (TypeError, ValueError):
@@ -124,12 +123,12 @@ def _taken(taker: _Taker, field: str, read: Callable[[Any], Any], here: str, ite
     return True
 
 
-def _name(taker: _Taker, here: str, item: Any) -> None:
+def _name(taker: _SettingsReader, here: str, item: Any) -> None:
     taker.fields["name"] = noted_name(taker.notes, here, str(item))
 
 
 def _changed(field: str, read: Callable[[Any], Any], note: str) -> Action:
-    def action(taker: _Taker, here: str, item: Any) -> None:
+    def action(taker: _SettingsReader, here: str, item: Any) -> None:
         if _taken(taker, field, read, here, item):
             taker.notes.changed(here, item, field, note)
 
@@ -137,7 +136,7 @@ def _changed(field: str, read: Callable[[Any], Any], note: str) -> Action:
 
 
 def _same(note: str, *, ranked: bool = False) -> Action:
-    def action(taker: _Taker, here: str, item: Any) -> None:
+    def action(taker: _SettingsReader, here: str, item: Any) -> None:
         taker.ranked = taker.ranked or ranked
         taker.notes.exact(here, item, "", note)
 
@@ -155,7 +154,7 @@ def _parameters(value: Any) -> tuple[str, ...]:
     return tuple(word for pair in words for word in pair)
 
 
-def _flags(taker: _Taker, here: str, item: Any) -> None:
+def _flags(taker: _SettingsReader, here: str, item: Any) -> None:
     try:
         words = shlex.split(str(item))
     except ValueError:
