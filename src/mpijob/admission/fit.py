@@ -1,4 +1,4 @@
-"""Would a job start now? Decided as a submission would be, with one message and its numbers."""
+"""Whether a job would start now: the decision of a submission as one message with numbers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mpijob.model import Facts, Identity, MPIJob
 from mpijob.model.platform.fit import Fit, Verdict
 
 
-def fit(job: MPIJob, who: Identity, facts: Facts) -> Fit:
+def fit(job: MPIJob, identity: Identity, facts: Facts) -> Fit:
     """Return whether the job would start now, wait, or never run; raise NotAllowed without permission."""
     workers_now = starts_now(job, facts)
     try:
-        admit(job, who, facts)
+        admit(job, identity, facts)
     except NotAllowed:
         raise
     except MpiJobError as error:

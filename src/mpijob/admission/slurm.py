@@ -1,8 +1,4 @@
-"""What only Slurm can refuse, and mostly does not at once: a job beyond a limit is accepted and waits for ever.
-
-Partition, account and QOS are judged before anything is submitted, with the numbers. What is merely worth knowing
-(how long it may run, how many nodes would start it now) is told by `remarks`.
-"""
+"""Reasons for which only Slurm refuses a job, with the numbers; `remarks` adds what is only good to know."""
 
 from __future__ import annotations
 
@@ -17,15 +13,16 @@ from mpijob.model.spec.job import Part
 from mpijob.model.spec.quantity import as_bytes
 
 
+# Before the submission: by default Slurm accepts a job above a limit and never starts it (EnforcePartLimits=NO).
 def refuse(job: MPIJob, slurm: SlurmFacts) -> None:
-    """Raise the first reason for which Slurm would refuse the job, or let it wait for ever."""
+    """Raise the first reason for which Slurm would refuse the job or never start it."""
     partition = _partition(job, slurm)
     _names(job, slurm, partition)
     components = [*zip(job.parts, layouts(job, slurm.nodes), strict=True)]
     if found := [
-        *(one for part, shape in components for one in _of_partition(job, part, partition, shape)),
+        *(one for part, shape in components for one in _over_partition(job, part, partition, shape)),
         *_too_long(job, f"partition '{partition.name}' allows", partition.max_seconds),
-        *(one for limit in slurm.limits for one in _of_limit(job, limit, components)),
+        *(one for limit in slurm.limits for one in _over_limit(job, limit, components)),
     ]:
         raise QuotaExceeded(
             "\n".join(one.message for one in found), hint=found[0].hint, findings=tuple(found)
@@ -45,7 +42,7 @@ def _partition(job: MPIJob, slurm: SlurmFacts) -> Partition:
 
 
 def _names(job: MPIJob, slurm: SlurmFacts, partition: Partition) -> None:
-    """Refuse an account or a QOS that the user may not use there."""
+    """Raise NotAllowed for an account or a QOS that the user may not use in the partition."""
     account = job.cost.get("account", "")
     if account and slurm.accounts and account not in slurm.accounts:
         _not_allowed(f"you have no account '{account}'", choice_hint(account, slurm.accounts), "cost.account")
@@ -71,25 +68,21 @@ def _not_allowed(message: str, hint: str, field: str) -> None:
     raise NotAllowed(message, hint=hint, findings=(_finding("SLURM_NOT_ALLOWED", message, hint, field),))
 
 
-def _who(part: Part) -> str:
+def _subject(part: Part) -> str:
     return f"group '{part.group}'" if part.group else "the job"
 
 
-def _of_partition(job: MPIJob, part: Part, partition: Partition, shape: Layout) -> Iterator[Finding]:
+def _over_partition(job: MPIJob, part: Part, partition: Partition, shape: Layout) -> Iterator[Finding]:
     name = f"partition '{partition.name}'"
     yield from _over(job, part, f"{name} allows one job", nodes=(shape.nodes, partition.max_nodes))
     if shape.nodes < partition.min_nodes:
-        message = (
-            f"{_who(part)} requests {shape.nodes} nodes, but {name} requires {partition.min_nodes} or more"
-        )
+        message = f"{_subject(part)} requests {shape.nodes} nodes, but {name} requires {partition.min_nodes} or more"
         yield _finding("QUOTA_EXCEEDED", message, f"use at least {partition.min_nodes} workers", "workers")
 
 
-def _of_limit(job: MPIJob, limit: Limit, components: Sequence[tuple[Part, Layout]]) -> Iterator[Finding]:
-    """Yield what one QOS or account does not allow; what all its jobs may have together counts for one, too.
-
-    To Slurm, each component of a heterogeneous job is a job.
-    """
+def _over_limit(job: MPIJob, limit: Limit, components: Sequence[tuple[Part, Layout]]) -> Iterator[Finding]:
+    """Yield what exceeds one QOS or account; the limits for all of its jobs together apply to a single one too."""
+    # To Slurm, each component of a heterogeneous job is a job of its own.
     alone = (limit.nodes, limit.cpus, limit.gpus, limit.memory_mib)
     for part, shape in components:
         pairs = dict(zip(_ASKED, zip(_asked(shape), alone, strict=True), strict=True))
@@ -111,8 +104,8 @@ def _asked(shape: Layout) -> tuple[int, int, int, int]:
 
 
 def _over(job: MPIJob, part: Part | None, words: str, **pairs: tuple[int, int | None]) -> Iterator[Finding]:
-    """Yield what is more than is allowed, of a part of the job, or of all together (None)."""
-    who = "the job" if part is None else _who(part)
+    """Yield the amounts that exceed a limit, of a part of the job or of the whole job (None)."""
+    who = "the job" if part is None else _subject(part)
     for what, (asked, most) in pairs.items():
         if most is not None and asked > most:
             fits = 0 if part is None else int(part.job.workers * most / asked)
@@ -124,7 +117,7 @@ def _over(job: MPIJob, part: Part | None, words: str, **pairs: tuple[int, int | 
 def _fewer(
     job: MPIJob, part: Part | None, fits: int, otherwise: str, size: str = ""
 ) -> tuple[str, tuple[Fix, ...]]:
-    """Return the advice to use so many workers in a part of the job, with its fix, or `otherwise`."""
+    """Return the advice to use fewer workers in a part of the job, with its fix, or `otherwise`."""
     if part is None or not fits:
         return otherwise, ()
     where = f" in group '{part.group}'" if part.group else " in no group" if job.groups else size
@@ -156,11 +149,11 @@ def _too_long(job: MPIJob, words: str, most: float | None) -> Iterator[Finding]:
 
 
 def _nodes(job: MPIJob, part: Part, slurm: SlurmFacts, partition: Partition, shape: Layout) -> None:
-    """Refuse what no nodes of the partition could take, even if nothing else ran."""
+    """Raise QuotaExceeded for what no nodes of the partition could run, even if they were idle."""
     selector = part.job.placement.node_selector
     features = [one for key, one in selector.items() if key != "reservation"]
     able = tuple(node for node in slurm.nodes if set(features) <= set(node.features))
-    fits = holding(tuple(_whole(node) for node in able), shape)
+    fits = holding(tuple(_as_if_up(node) for node in able), shape)
     if not slurm.nodes or fits >= shape.nodes:
         return
     largest = max(slurm.nodes, key=lambda node: (node.gpus, node.cpus, node.memory_mib))
@@ -168,7 +161,7 @@ def _nodes(job: MPIJob, part: Part, slurm: SlurmFacts, partition: Partition, sha
     asked = f"{shape.nodes} node{'s' * (shape.nodes != 1)} with {each}"
     asked += f" and the feature{'s' * (len(features) > 1)} {', '.join(features)}" if features else ""
     has = f"its largest has {_room(largest.cpus, largest.memory_mib, largest.gpus)}"
-    message = f"{_who(part)} requests {asked}; partition '{partition.name}' has {fits} such, {has}"
+    message = f"{_subject(part)} requests {asked}; partition '{partition.name}' has {fits} such, {has}"
     workers = fits * shape.workers_per_node
     hint, fixes = _fewer(job, part, workers, "reduce the resources of a worker", " of this size")
     told = Finding(code="QUOTA_EXCEEDED", message=message, hint=hint, field="workers", fixes=fixes)
@@ -178,7 +171,7 @@ def _nodes(job: MPIJob, part: Part, slurm: SlurmFacts, partition: Partition, sha
 def _nodes_of_all(
     job: MPIJob, slurm: SlurmFacts, partition: Partition, components: Sequence[tuple[Part, Layout]]
 ) -> None:
-    """Refuse groups that need more nodes than there are: Slurm would let them wait for ever."""
+    """Raise QuotaExceeded for groups that need more nodes than there are: Slurm would never start them."""
     wanted, there = sum(shape.nodes for _, shape in components), len(slurm.nodes)
     if len(components) < 2 or not there or wanted <= there:
         return
@@ -193,8 +186,8 @@ def _nodes_of_all(
     raise QuotaExceeded(message, hint=hint, findings=(told,))
 
 
-def _whole(node: NodeRoom) -> NodeRoom:
-    """Return a node as if it were up: one that is drained today takes the job tomorrow."""
+def _as_if_up(node: NodeRoom) -> NodeRoom:
+    """Return a node as if it were up: a drained node may be back soon."""
     return NodeRoom(
         name=node.name, cpus=node.cpus, memory_mib=node.memory_mib, gpus=node.gpus, features=node.features
     )
@@ -206,7 +199,7 @@ def _room(cpus: int, memory_mib: int, gpus: int) -> str:
 
 
 def remarks(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:
-    """Return what is worth knowing of a job that is not refused."""
+    """Return notices about a job that is not refused."""
     slurm = facts.slurm
     return () if slurm is None or slurm.partition is None else tuple(_remarks(job, slurm, slurm.partition))
 
@@ -245,7 +238,7 @@ def _of_nodes(part: Part, shape: Layout, slurm: SlurmFacts) -> Iterator[Finding]
         room = f"{most} worker{'s' * (most != 1)} of this size would start now"
         down = sum(not node.usable for node in slurm.nodes)
         gone = f"; {down} of {len(slurm.nodes)} nodes are down or drained (sinfo -R says why)" if down else ""
-        message = f"{now} of {shape.nodes} nodes that {_who(part)} needs are free now{gone}"
+        message = f"{now} of {shape.nodes} nodes that {_subject(part)} needs are free now{gone}"
         yield _finding(
             "WILL_WAIT", message, f"the job waits in the queue and starts automatically; {room}", ""
         )
@@ -256,7 +249,7 @@ def _finding(code: str, message: str, hint: str, field: str, severity: Severity 
 
 
 def _clock(seconds: float) -> str:
-    """Return a time limit as people say it."""
+    """Return a time limit in words."""
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length and seconds % length == 0:
             return f"{seconds / length:g} {unit}{'s' * (seconds != length)}"

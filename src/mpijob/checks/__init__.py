@@ -1,7 +1,6 @@
-"""Is the job well formed: an `MPIJob` goes in, findings come out, nothing is asked of the world.
+"""Whether a job is well formed: an `MPIJob` in, findings out, without any other information.
 
-`admission` judges afterwards whether the job may run and fits; `formats/jobfile` has by then turned
-files into jobs.
+`admission` decides afterwards whether the job may run and fits; `formats/jobfile` reads files into jobs before.
 """
 
 from mpijob.checks.run import codes, normal, run

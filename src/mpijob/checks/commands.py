@@ -1,6 +1,6 @@
-"""What is to run: a command, or several programs in one world; and commands that bring their own launcher.
+"""Rules about what runs: a command, several programs in one world, and commands with a launcher of their own.
 
-How the ranks are laid out is in `launching`.
+`launching` has the rules about the layout of ranks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mpijob.model.spec.enums import shown
 
 
 def command(job: MPIJob, limits: Limits) -> Findings:
-    """There is one of a command, programs and a script."""
+    """There must be exactly one of a command, programs and a script."""
     given = [name for name in ("command", "programs", "script") if getattr(job, name)]
     if len(given) > 1:
         both = " and ".join(given)
@@ -59,7 +59,7 @@ def _words(field: str, words: tuple[str, ...], first_may_be_empty: bool = False)
 
 
 def programs(job: MPIJob, limits: Limits) -> Findings:
-    """Each program has a command and ranks, and together they are as many as the job says."""
+    """Each program has a command and ranks, and their ranks add up to the job's."""
     for index, program in enumerate(job.programs):
         field = f"programs[{index}]"
         if program.ranks < 1:
@@ -87,13 +87,13 @@ def _sum_of_programs(job: MPIJob) -> Findings:
 
 
 def own_ranks(job: MPIJob, limits: Limits) -> Findings:
-    """A command's own launcher asks for the ranks that the job has."""
+    """A command's own launcher must ask for the job's number of ranks."""
     own = own_launcher(job.argv)
     if own is None or job.programs:
         return
     within = job.fewest_workers * job.slots <= (own.ranks or 0) <= job.most_workers * job.slots
     if job.elastic is not None and within:
-        # How many it begins with.
+        # Horovod may start with any number between its limits.
         return
     if own.ranks is not None and own.ranks != job.world and not oversubscribed(job):
         yield _ranks_differ(job, own, own.ranks)
@@ -116,7 +116,7 @@ def _ranks_differ(job: MPIJob, own: OwnLauncher, ranks: int) -> Finding:
 
 
 def own_hosts(job: MPIJob, limits: Limits) -> Findings:
-    """A command's own launcher leaves the list of workers to the job."""
+    """A command's own launcher must not bring its own list of hosts."""
     own = own_launcher(job.argv)
     if own is not None and own.own_hosts and not (job.elastic and own.hosts_option == DISCOVERY_OPTION):
         message = f"{own.program} {own.hosts_option} sets its own list of hosts, but mpijob creates that list"
@@ -126,7 +126,7 @@ def own_hosts(job: MPIJob, limits: Limits) -> Findings:
 
 
 def own_family(job: MPIJob, limits: Limits) -> Findings:
-    """A command's own launcher belongs to the MPI family that the job names."""
+    """A command's own launcher must belong to the job's MPI family."""
     own = own_launcher(job.argv)
     if own is None or not own.families or job.mpi in (Family.AUTO, Family.CUSTOM):
         return

@@ -1,6 +1,6 @@
-"""The launch of an MPI library that nobody here knows: the user says how, this checks the saying.
+"""Rules about `launch.custom`, the user's description of an unsupported MPI library.
 
-The known families are in `launching`.
+`launching` has the rules for supported families.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LONGEST_TAG = 500
 
 
 def custom(job: MPIJob, limits: Limits) -> Findings:
-    """launch.custom stands beside mpi: custom, and only there."""
+    """launch.custom is set if and only if mpi is custom."""
     if job.mpi is Family.CUSTOM and job.launch.custom is None:
         yield error("launch.custom", "mpi: custom needs launch.custom", _EXAMPLE)
     elif job.launch.custom is not None and job.mpi is not Family.CUSTOM:

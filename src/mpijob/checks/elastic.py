@@ -1,4 +1,4 @@
-"""Jobs whose workers come and go: the bounds agree with the workers, and the command can live with it."""
+"""Rules about elastic jobs: limits that agree with the workers, and a command that supports it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DISCOVERY = "$MPIJOB_DISCOVER_HOSTS"
 
 
 def elastic(job: MPIJob, limits: Limits) -> Findings:
-    """At least one worker, no more than may be, the job's own number in between; and ranks that it starts itself."""
+    """1 ≤ min_workers ≤ workers ≤ max_workers, and the command starts its ranks itself."""
     if job.elastic is None:
         return
     yield from _bounds(job, job.elastic, limits)

@@ -1,6 +1,6 @@
-"""What reaches the ranks as environment: variables, and secrets by reference.
+"""Rules about the environment of ranks: variables, and references to secrets.
 
-Files that go along are in `files`.
+`volumes` has the rules about uploaded files.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _REFUSED = ("PMI_", "PMIX_", "OMPI_COMM_", "OMPI_MCA_orte_", "HYDRA_", "MPIJOB_"
 _REFUSED_NAMES = ("PRTE_MCA_prte_default_hostfile", "PRTE_MCA_plm_ssh_agent", "OMPI_MCA_plm_rsh_agent", "PMI")
 _RISKY = ("LD_PRELOAD", "PATH", "LD_LIBRARY_PATH", "HOME", "HOSTNAME")
 _SOURCES = "env:NAME, file:/path or name/key"
-# What Linux takes for one string of an environment.
+# Linux's limit for one string of an environment (MAX_ARG_STRLEN).
 _LONGEST_VALUE = 128 * 1024
 
 
 def variables(job: MPIJob, limits: Limits) -> Findings:
-    """Variables have valid names and values that a process can be given."""
+    """Variables must have names and values that the kernel accepts."""
     yield from _variables("env", job.env)
     for index, program in enumerate(job.programs):
         yield from _variables(f"programs[{index}].env", program.env)
@@ -62,7 +62,7 @@ _RISKY_HINT = "remove it unless it is right on every worker"
 
 
 def secrets(job: MPIJob, limits: Limits) -> Findings:
-    """Secrets name a variable and where its value is, each variable once."""
+    """Each secret has a source and a variable of its own."""
     seen: set[str] = set()
     for index, secret in enumerate(job.secrets):
         field = f"secrets[{index}]"
@@ -99,5 +99,5 @@ def _secret_source(source: str) -> bool:
 
 
 def _masked(source: str) -> str:
-    """Return only a source's beginning: someone may have written the secret itself."""
+    """Return only the beginning of a source: users paste the secret itself by mistake."""
     return repr(source[:4] + "…") if len(source) > 4 else repr(source)

@@ -1,4 +1,4 @@
-"""Groups of workers: their names and sums, and every rule about one worker held against each of them."""
+"""Rules about groups of workers: their names and sums, and every rule about one worker applied to each group."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mpijob.model import MPIJob, WorkerGroup
 from mpijob.model.spec.enums import shown
 from mpijob.model.spec.job import Part
 
-# A workload of Kueue has at most 18 pod sets: the launcher, workers of no group, and these.
+# Kueue's limit is 18 pod sets in a Workload: the launcher, workers without a group, and these.
 MOST_GROUPS = 16
 _LONGEST_NAME = 20
-# Of pods on a cluster.
+# Names of replicated jobs that Trainer or we use.
 _TAKEN = ("launcher", "node", "worker", "dataset-initializer", "model-initializer")
 _OWN = ("slots", "resources", "placement")
 
 
 def each(check: Callable[[MPIJob, Limits], Findings]) -> Callable[[MPIJob, Limits], Findings]:
-    """Return a rule about one worker that also looks at the workers of each group."""
+    """Decorate a rule about one worker: it is applied to the workers of each group, too."""
 
     def rule(job: MPIJob, limits: Limits) -> Findings:
         found = [*check(job, limits)]
@@ -44,7 +44,7 @@ def _are_named(job: MPIJob) -> bool:
 
 
 def groups(job: MPIJob, limits: Limits) -> Findings:
-    """Each group has a name of its own and workers, and together they have no more than the job."""
+    """Each group has a name of its own and workers, and together they do not exceed the job's."""
     if len(job.groups) > MOST_GROUPS:
         yield error("groups", f"{len(job.groups)} groups are set; at most {MOST_GROUPS} are allowed")
     for index, group in enumerate(job.groups):

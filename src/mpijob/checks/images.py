@@ -1,7 +1,7 @@
-"""Will MPI jobs run in this image: judgement over what its files say, and over two images that should agree.
+"""Whether MPI jobs can run in an image, from the values of its files, and whether two images fit together.
 
-Our own jobs bring passwd, home and sshd's configuration with them, and change nothing in the image; what matters
-only to jobs that do not (TrainJobs and MPIJobs written by hand) is a notice.
+Our own jobs bring a passwd file, a home and sshd's configuration. What affects only TrainJobs and MPIJobs written by
+hand is a notice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEFAULTS = {"port": "22", "pidfile": "/run/sshd.pid", "usepam": "no", "strictmo
 
 
 def inspect(image: Image) -> tuple[Finding, ...]:
-    """Return what is wrong with an image, what stops a job first."""
+    """Return the problems of an image, the ones that stop a job first."""
     found = (
         *_mpi(image),
         *_several(image),
@@ -40,7 +40,7 @@ def inspect(image: Image) -> tuple[Finding, ...]:
 
 
 def compare(launcher: Image, workers: Image) -> tuple[Finding, ...]:
-    """Return where the MPI of a launcher's image and that of the workers' do not fit together."""
+    """Return incompatibilities between the MPI libraries of a launcher's and the workers' image."""
     ours, theirs = launcher.mpi, workers.mpi
     if ours is None or theirs is None:
         return ()
@@ -69,7 +69,9 @@ def _other_patch(launcher: Image, workers: Image, ours: Mpi, theirs: Mpi) -> Ite
 
 
 def _series(mpi: Mpi) -> tuple[str, ...]:
-    """Return what must agree: Open MPI's daemons of 4.1 and 5.0 do not talk; hydra's do within one major version."""
+    """Return the part of a version that must agree: Open MPI's daemons of 4.1 and 5.0 do not interoperate; Hydra's do
+    within a major version.
+    """
     parts = tuple(mpi.version.split("."))
     return parts[:2] if mpi.family is Family.OPENMPI else parts[:1]
 
@@ -181,7 +183,7 @@ def _cuda(image: Image) -> Iterator[Finding]:
 
 
 def _unknown_user(image: Image) -> Iterator[Finding]:
-    """A user ID that the image does not know: OpenShift gives every namespace its own."""
+    """A user ID without a passwd entry: OpenShift assigns one to each namespace."""
     lacks = [] if image.passwd_open else ["/etc/passwd cannot be written by group 0"]
     if not image.home_open:
         lacks.append(f"the home {image.home} cannot be written by group 0")

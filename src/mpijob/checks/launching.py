@@ -1,7 +1,7 @@
-"""How ranks are laid out and started: each option must mean something to the MPI family in use.
+"""Rules about the layout and start of ranks: options that the MPI family in use does not have, or that change the
+plan.
 
-How options become words of mpirun or mpiexec is known by `formats/launch/command_line`; this only refuses what
-would mean nothing there, or would break the plan.
+`formats/launch/command_line` translates options into mpirun's and mpiexec's.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _HYDRA_FLAGS = frozenset({"genv", "env", "genvall", "genvlist", "ppn", "perhost"
 
 
 def layout(job: MPIJob, limits: Limits) -> Findings:
-    """map_by and bind_to use words that the family has."""
+    """map_by and bind_to have values of the family."""
     yield from _layout_word("launch.map_by", job.launch.map_by, _known(MAP_BY, job.mpi))
     yield from _layout_word("launch.bind_to", job.launch.bind_to, _known(BIND_TO, job.mpi))
     if job.launch.map_by == "node" and not job.has_equal_slots:
@@ -80,7 +80,7 @@ def _layout_word(field: str, text: str, known: tuple[str, ...]) -> Findings:
 
 
 def settings(job: MPIJob, limits: Limits) -> Findings:
-    """Settings are in the form of the family: parameters for Open MPI, variables for the others."""
+    """Settings have the family's form: MCA parameters for Open MPI, variables for the others."""
     for key, value in job.launch.settings.items():
         if reason := unfit_line(value):
             yield error(at("launch.settings", key), f"the value {reason}", "write it on one line")
@@ -126,7 +126,7 @@ def _one_owner(key: str) -> Family | None:
 
 
 def flags(job: MPIJob, limits: Limits) -> Findings:
-    """Extra flags leave alone what the plan decides, and belong to the family."""
+    """Extra flags belong to the family, and do not change what is planned."""
     words = job.launch.flags
     for index, word in enumerate(words):
         if reason := unfit_line(word):
@@ -146,7 +146,7 @@ def flags(job: MPIJob, limits: Limits) -> Findings:
 
 
 def _options(words: tuple[str, ...]) -> Iterable[tuple[str, str]]:
-    """Return every option, also those behind words whose option is not known to take a value."""
+    """Return every option, also ones after words that may be the value of an unknown option."""
     found: list[tuple[str, str]] = []
     rest = words
     while rest:

@@ -1,7 +1,4 @@
-"""Names that must live in DNS and in labels: the job's own, its namespace and queue, its labels.
-
-Shapes and amounts are in `size`, what reaches the ranks in `environment`.
-"""
+"""Rules about names in DNS and labels: the job's own, its namespace and queue, its labels."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ _LONGEST_TEXT = 16_384
 
 
 def name(job: MPIJob, limits: Limits) -> Findings:
-    """The name is a DNS label, and so is the longest name made from it."""
+    """The name is a DNS label, and so is the longest name that is derived from it."""
     longest = _longest_derived(job, limits)
     room = LONGEST_LABEL - (len(longest) - len(job.name))
     better = suggested(job.name, room)
@@ -54,7 +51,7 @@ def _longest_derived(job: MPIJob, limits: Limits) -> str:
 
 
 def suggested(wanted: str, room: int = 40) -> str:
-    """Return a valid name that is as near as can be to the one wanted."""
+    """Return a valid name that is as similar as possible."""
     plain = unicodedata.normalize("NFKD", wanted[:200]).encode("ascii", "ignore").decode().lower()
     dashed = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
     return dashed[: max(1, room)].strip("-") or "my-job"
@@ -69,7 +66,7 @@ def namespace(job: MPIJob, limits: Limits) -> Findings:
 
 
 def queue(job: MPIJob, limits: Limits) -> Findings:
-    """The queue, if one is named, is a DNS name."""
+    """The queue is a DNS name, if it is set."""
     if job.queue and not dns_name(job.queue):
         yield error("queue", f"{shown(job.queue)} cannot be the name of a queue: {_NAME_RULE}")
 
@@ -87,7 +84,7 @@ _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 
 
 def pull_policy(job: MPIJob, limits: Limits) -> Findings:
-    """The pull policy is one of Kubernetes' words."""
+    """The pull policy is one of Kubernetes' values."""
     if job.pull_policy and job.pull_policy not in _PULL_POLICIES:
         meant = did_you_mean(job.pull_policy, _PULL_POLICIES) or _PULL_POLICIES[1]
         words = ", ".join(_PULL_POLICIES[:-1]) + f" or {_PULL_POLICIES[-1]}"
@@ -96,7 +93,7 @@ def pull_policy(job: MPIJob, limits: Limits) -> Findings:
 
 
 def after(job: MPIJob, limits: Limits) -> Findings:
-    """A job waits for others by their names, and not for itself."""
+    """A job waits for other jobs by name, and not for itself."""
     for index, entry in enumerate(job.after):
         try:
             other, _ = dependencies.checked(entry)
@@ -114,7 +111,7 @@ def after(job: MPIJob, limits: Limits) -> Findings:
 
 
 def labels(job: MPIJob, limits: Limits) -> Findings:
-    """Labels and cost labels are what Kubernetes takes as labels."""
+    """Labels and cost labels are valid in Kubernetes."""
     for field, mapping in (("labels", job.labels), ("cost", job.cost)):
         for key, value in mapping.items():
             yield from _label(at(field, key), key, value)
@@ -135,7 +132,7 @@ _LABEL_REMEDY = "put longer text into description"
 
 
 def texts(job: MPIJob, limits: Limits) -> Findings:
-    """Owner and image are one line of text, the description any text of a sensible length."""
+    """Owner and image are one line of text; the description has a limited length."""
     for field, text in (("owner", job.owner), ("image", job.image)):
         if reason := unfit_line(text):
             yield error(field, f"the text {reason}", "write it on one line, without control characters")

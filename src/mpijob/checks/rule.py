@@ -1,6 +1,6 @@
-"""What a rule is: a code, the fields it reads, and a function from a job to findings.
+"""The type of a rule: a code, the fields that it reads, and a function from a job to findings.
 
-The rules themselves stand in the neighbours of this module, one function each; `run` lists them.
+`run` lists the rules of the other modules.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ LONGEST_LABEL = 63
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What an administrator has set that rules must know."""
+    """An administrator's settings that rules use."""
 
     max_workers: int = 100
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One rule. It is left out when one of the fields it reads has a wrong type already."""
+    """One rule. It is skipped if one of its fields has a wrong type already."""
 
     code: str
     reads: frozenset[str]
@@ -35,22 +35,19 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def rule(code: str, reads: str, check: Callable[[MPIJob, Limits], Findings]) -> Rule:
-    """Return a rule that reads the fields named, separated by blanks."""
+    """Decorate a rule that reads these fields, separated by blanks."""
     return Rule(code, frozenset(reads.split()), check)
 
 
 def error(field: str, message: str, hint: str = "", patch: dict[str, Any] | None = None) -> Finding:
-    """Return a finding that stops the job."""
     return _finding(Severity.ERROR, field, message, hint, patch)
 
 
 def warning(field: str, message: str, hint: str = "", patch: dict[str, Any] | None = None) -> Finding:
-    """Return a finding that the user should think about."""
     return _finding(Severity.WARNING, field, message, hint, patch)
 
 
 def notice(field: str, message: str) -> Finding:
-    """Return a finding that only informs."""
     return _finding(Severity.NOTICE, field, message, "", None)
 
 
@@ -72,7 +69,7 @@ def dns_name(text: str) -> bool:
 
 
 def unfit(text: str) -> str:
-    """Return why a text cannot reach a process, or "" when it can."""
+    """Return why a text cannot be an argument or a variable of a process, "" if it can."""
     if "\0" in text:
         return "contains a NUL byte"
     try:
@@ -83,7 +80,7 @@ def unfit(text: str) -> str:
 
 
 def unfit_line(text: str) -> str:
-    """Return why a text cannot be a name or a single line, or "" when it can."""
+    """Return why a text cannot be a name or a single line, "" if it can."""
     if reason := unfit(text):
         return reason
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in text):
@@ -92,5 +89,5 @@ def unfit_line(text: str) -> str:
 
 
 def at(field: str, key: str) -> str:
-    """Return the path of an entry; only the field's when the key cannot be shown."""
+    """Return the path of an entry; only the field's if the key is not printable."""
     return f"{field}.{key}" if len(key) <= 100 and not unfit_line(key) else field

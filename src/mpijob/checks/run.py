@@ -1,4 +1,4 @@
-"""The table of rules, and how a job goes through it: types first, then every rule that can be judged."""
+"""The list of all rules, and their application to a job: types first, then every rule with well-typed fields."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ _TEXT_LIKE = (
 
 
 def codes() -> frozenset[str]:
-    """Return every code that a check can tell."""
+    """Return every code of a check."""
     return _TYPE_CODES | {one.code for one in RULES}
 
 
 def run(job: MPIJob, *, max_workers: int = 100) -> tuple[Finding, ...]:
-    """Return everything found about a job: errors first, then warnings, then notices."""
+    """Return all findings about a job: errors first, then warnings, then notices."""
     wrong = () if _typed(job) is not None else problems(job) or (_unexplained(job),)
     bad = {str(problem.path[0]) for problem in wrong if problem.path}
     typed = _typed(job) if not wrong else _without(job, bad)
@@ -101,9 +101,9 @@ def run(job: MPIJob, *, max_workers: int = 100) -> tuple[Finding, ...]:
 
 
 def normal(job: MPIJob) -> MPIJob:
-    """Return the job with every part in its own type (a `mpi="mpich"` given as text, lists as tuples).
+    """Return the job with all values in the types of the spec (`mpi="mpich"` as text, lists as tuples).
 
-    Raise InvalidJob where a value cannot be of the type that its field has.
+    Raise InvalidJob for a value that cannot be converted.
     """
     typed = _typed(job)
     if typed is None:
@@ -128,11 +128,9 @@ def _typed(job: MPIJob) -> MPIJob | None:
         return None
 
 
+# A type whose module is not imported cannot be in a job, and importing it would delay every command.
 def _kept() -> tuple[type, ...]:
-    """Return the types that msgspec would turn into text, so that they are refused instead.
-
-    A type whose module nobody has imported cannot be in a job: start-up is a feature.
-    """
+    """Return the types that msgspec would convert to text, so that they are refused instead."""
     loaded = [(sys.modules[module], names) for module, names in _TEXT_LIKE if module in sys.modules]
     return (
         bytes,
@@ -143,7 +141,7 @@ def _kept() -> tuple[type, ...]:
 
 
 def _without(job: MPIJob, bad: set[str]) -> MPIJob | None:
-    """Return the job with its wrong fields at their defaults, so that the others can be judged."""
+    """Return the job with defaults for its invalid fields, so that rules can check the others."""
     kept: dict[str, Any] = {name: getattr(job, name) for name in job.__struct_fields__ if name not in bad}
     kept.setdefault("name", "job")
     return _typed(MPIJob(**kept))
@@ -154,7 +152,7 @@ def _finding(problem: Problem) -> Finding:
 
 
 def _unexplained(job: MPIJob) -> Problem:
-    """Return the last resort: msgspec refuses what the walk found nothing wrong with."""
+    """Return a generic finding, for a value that only msgspec refuses."""
     try:
         codec.convert(msgspec.to_builtins(job, builtin_types=_kept()), MPIJob)
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as reason:

@@ -1,4 +1,4 @@
-"""How a job is treated: where it may run, in what order, how long, and what happens at its end."""
+"""Rules about how a job is treated: placement, priority, times, retries, notifications."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mpijob.model.spec.enums import (
 )
 from mpijob.model.spec.network import destination
 
-# Attempts are counted in names with two digits.
+# Names of objects have two digits for the attempt.
 _MOST_RETRIES = 98
 _LOWEST_PRIORITY, _HIGHEST_PRIORITY = -1_000_000_000, 1_000_000_000
 _LONGEST_SECONDS = 366 * 86_400.0
@@ -33,7 +33,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def placement(job: MPIJob, limits: Limits) -> Findings:
-    """Excluded machines have names, selectors are labels, tolerations have a known effect."""
+    """Excluded nodes have names, selectors are labels, tolerations have a known effect."""
     for index, node in enumerate(job.placement.exclude_nodes):
         if not dns_name(node):
             yield error(f"placement.exclude_nodes[{index}]", f"{shown(node)} cannot be the name of a machine")
@@ -52,7 +52,7 @@ def placement(job: MPIJob, limits: Limits) -> Findings:
 
 
 def presets(job: MPIJob, limits: Limits) -> Findings:
-    """Each is known, and the job has one network."""
+    """Each preset exists, and they choose one network only."""
     for index, name in enumerate(job.presets):
         if name not in PRESETS:
             yield error(f"presets[{index}]", f"{shown(name)} is not a preset", choice_hint(name, PRESETS))
@@ -66,7 +66,7 @@ def presets(job: MPIJob, limits: Limits) -> Findings:
 
 
 def network(job: MPIJob, limits: Limits) -> Findings:
-    """Every word names a place that a network policy can open."""
+    """Every destination can be opened by a NetworkPolicy."""
     for index, word in enumerate(job.network.egress):
         try:
             destination(word, job.namespace)
@@ -82,7 +82,7 @@ def network(job: MPIJob, limits: Limits) -> Findings:
 
 
 def priority(job: MPIJob, limits: Limits) -> Findings:
-    """A number, a known word, or the name of a priority class."""
+    """The priority is a number, a known word, or the name of a priority class."""
     if isinstance(job.priority, int):
         if not _LOWEST_PRIORITY <= job.priority <= _HIGHEST_PRIORITY:
             yield _out_of_range("priority", job.priority, _LOWEST_PRIORITY, _HIGHEST_PRIORITY)
@@ -95,7 +95,7 @@ def priority(job: MPIJob, limits: Limits) -> Findings:
 
 
 def retry(job: MPIJob, limits: Limits) -> Findings:
-    """So many tries, with pauses that grow."""
+    """A limited number of retries, with a pause that does not shrink."""
     if not 0 <= job.retry.limit <= _MOST_RETRIES:
         message = f"{shown(job.retry.limit)} retries requested; 0 to {_MOST_RETRIES} are allowed"
         yield error("retry.limit", message, "with 0 a failed job is not retried")
@@ -113,7 +113,7 @@ def retry(job: MPIJob, limits: Limits) -> Findings:
 
 
 def concurrency(job: MPIJob, limits: Limits) -> Findings:
-    """At least one job of a group runs, and the group has a name that a label can hold."""
+    """At least one job of a group runs, and the group's name is a valid label."""
     if job.concurrency is None:
         return
     if not 1 <= job.concurrency.limit <= _MOST_AT_ONCE:
@@ -127,7 +127,7 @@ def concurrency(job: MPIJob, limits: Limits) -> Findings:
 
 
 def notices(job: MPIJob, limits: Limits) -> Findings:
-    """Somebody is told, by a mail address or a name, at moments that there are."""
+    """Each notification has a mail address or the name of a callback, and known events."""
     for index, one in enumerate(job.notify):
         field = f"notify[{index}]"
         if not (one.is_address or _GROUP.fullmatch(one.to)):
@@ -146,7 +146,7 @@ def notices(job: MPIJob, limits: Limits) -> Findings:
 
 
 def times(job: MPIJob, limits: Limits) -> Findings:
-    """Times are real numbers and not below zero; a deadline and a gang timeout are above it."""
+    """Times are finite and not negative; a deadline and a gang timeout are positive."""
     yield from _above_zero("gang_timeout_seconds", job.gang_timeout_seconds)
     if job.deadline_seconds is not None:
         yield from _above_zero("deadline_seconds", job.deadline_seconds)
@@ -176,7 +176,7 @@ def _out_of_range(field: str, number: float, low: float, high: float) -> Finding
 
 
 def signal(job: MPIJob, limits: Limits) -> Findings:
-    """The signal exists, and comes after the start and before the deadline."""
+    """The signal exists, and is sent between the start and the deadline."""
     name = job.signal.name.removeprefix("SIG")
     if name not in SIGNALS:
         meant = did_you_mean(name, SIGNALS)

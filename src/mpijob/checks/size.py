@@ -1,6 +1,6 @@
-"""The shape of the world: workers, slots, ranks, cores per rank, and what each worker may use.
+"""Rules about the shape of the world: workers, slots, ranks, cores per rank, resources of each worker.
 
-Whether there is room for it is judged by `admission`; this only finds shapes that contradict themselves.
+`admission` decides whether there is capacity; these rules find contradictions only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OVERSUBSCRIBE = re.compile(r"(?<!no)(?<!no-)oversubscribe", re.IGNORECASE)
 
 
 def workers(job: MPIJob, limits: Limits) -> Findings:
-    """Between 1 and the administrator's bound; one alone is odd."""
+    """Between 1 and the administrator's limit; a single worker is a notice."""
     if not 1 <= job.workers <= limits.max_workers:
         nearest = min(max(job.workers, 1), limits.max_workers)
         message = f"{shown(job.workers)} workers requested; 1 to {limits.max_workers} are allowed"
@@ -41,7 +41,7 @@ def slots(job: MPIJob, limits: Limits) -> Findings:
 
 
 def ranks(job: MPIJob, limits: Limits) -> Findings:
-    """At least one rank, and no more than there are slots unless that is asked for."""
+    """At least one rank, and no more than slots unless the job asks for it."""
     room = job.total_slots
     if job.ranks is not None and job.ranks < 1:
         yield error(
@@ -55,7 +55,7 @@ def ranks(job: MPIJob, limits: Limits) -> Findings:
 
 
 def counted_slots(job: MPIJob) -> str:
-    """Return how many slots the workers have, as a calculation: `2 workers × 4 slots + 1 worker × 8 slots`."""
+    """Return the slots of all workers as a calculation: `2 workers × 4 slots + 1 worker × 8 slots`."""
     return " + ".join(
         f"{_counted(part.job.workers, 'worker')} × {_counted(part.job.slots, 'slot')}" for part in job.parts
     )
@@ -79,7 +79,7 @@ def _slots_needed(job: MPIJob) -> int:
 
 
 def oversubscribed(job: MPIJob) -> bool:
-    """Return whether the job asks for more ranks than slots on purpose."""
+    """Return whether the job asks for more ranks than slots."""
     words = (
         *job.launch.flags,
         job.launch.map_by,
@@ -89,7 +89,7 @@ def oversubscribed(job: MPIJob) -> bool:
 
 
 def cores(job: MPIJob, limits: Limits) -> Findings:
-    """Each rank has a core at least, and a worker as many as its ranks use."""
+    """Each rank has at least one core, and a worker as many as its ranks use."""
     if job.cores_per_rank < 1:
         message = f"{shown(job.cores_per_rank)} cores per rank requested; at least 1 is required"
         yield error("cores_per_rank", message, "remove it for one core per rank")
@@ -103,7 +103,7 @@ def cores(job: MPIJob, limits: Limits) -> Findings:
 
 
 def gpus(job: MPIJob, limits: Limits) -> Findings:
-    """GPUs in number and kind, for workers and launcher."""
+    """Number and kind of GPUs are valid, for workers and launcher."""
     for field, part in (("resources", job.resources), ("launcher", job.launcher)):
         if not 0 <= part.gpu <= MAX_GPUS:
             message = f"{shown(part.gpu)} GPUs requested; 0 to {MAX_GPUS} are allowed on one worker"
@@ -124,7 +124,7 @@ def _gpu_kind(kind: str) -> bool:
 
 
 def slots_against_gpus(job: MPIJob, limits: Limits) -> Findings:
-    """Ranks and GPUs of a worker go together: one each, or several GPUs for each rank."""
+    """Each rank has one GPU or several, or several ranks share one evenly."""
     gpu, slot = job.resources.gpu, job.slots
     if not 1 <= gpu <= MAX_GPUS or not 1 <= slot <= MAX_SLOTS:
         return
@@ -137,7 +137,7 @@ def slots_against_gpus(job: MPIJob, limits: Limits) -> Findings:
 
 
 def amounts(job: MPIJob, limits: Limits) -> Findings:
-    """CPU and memory can be read and are more than nothing, or `none`; others can be read."""
+    """CPU and memory are positive amounts or `none`; other resources are amounts."""
     for field, part in (("resources", job.resources), ("launcher", job.launcher)):
         for name, amount in (("cpu", part.cpu), ("memory", part.memory)):
             if amount != quantity.NONE:
@@ -156,7 +156,7 @@ def _positive(field: str, amount: Amount) -> Findings:
 
 
 def _meant(amount: Amount) -> str:
-    """Return how an amount is written that has its unit as disks have it: `100GB`."""
+    """Return a size with a disk's unit (`100GB`) in a valid form."""
     match = _WITH_B.fullmatch(amount) if isinstance(amount, str) else None
     if match is None:
         return ""
@@ -165,7 +165,7 @@ def _meant(amount: Amount) -> str:
 
 
 def _not_bytes_by_mistake(field: str, amount: Amount) -> Findings:
-    """A plain number is bytes, as everywhere in Kubernetes; nobody means so few."""
+    """A plain number means bytes, as in Kubernetes; a small one is a mistake."""
     size = _amount(amount)
     if size and size < _MIB:
         yield error(

@@ -1,6 +1,6 @@
-"""Files and directories that the job uses: volumes, and the code that goes along.
+"""Rules about files: volumes, uploaded code, the trained model.
 
-Only the words are judged here; whether a directory exists is found by the engine.
+Engines check whether a directory exists.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _SOURCES = {
 }
 _LARGEST_FILES = 1024 * 1024
 _SYSTEM = frozenset({"proc", "sys", "dev", "etc", "bin", "sbin", "lib", "lib64", "usr", "run"})
-# `pod_template` and the engines mount their own there.
-_OF_PODS = ("/mpijob", "/etc/mpi", "/etc/passwd")
+# Directories that `pod_template` or the engines mount.
+_POD_PATHS = ("/mpijob", "/etc/mpi", "/etc/passwd")
 
 
 def volumes(job: MPIJob, limits: Limits) -> Findings:
-    """Each volume has a mount of its own and the source that its kind needs."""
+    """Each volume has a mount of its own and the source that its kind requires."""
     taken: set[str] = set()
     for index, volume in enumerate(job.volumes):
         field = f"volumes[{index}]"
-        place = _place(volume.mount)
+        place = _normal_path(volume.mount)
         yield from _mount(f"{field}.mount", volume.mount, volume.kind)
         if place != "/" and place in taken:
             yield error(
@@ -45,8 +45,8 @@ def volumes(job: MPIJob, limits: Limits) -> Findings:
         yield from _size(f"{field}.size", volume)
 
 
-def _place(mount: str) -> str:
-    """Return a directory as it is compared with others."""
+def _normal_path(mount: str) -> str:
+    """Return a directory's normal form."""
     return normpath(f"/{mount.strip('/')}")
 
 
@@ -59,7 +59,7 @@ def _mount(field: str, mount: str, kind: VolumeKind) -> Findings:
         yield error(field, f"{shown(mount)} contains '..' or ':'", "use the path of the directory itself")
     elif not mount.strip("/"):
         yield error(field, "a volume cannot be mounted at /", _MOUNT_HINT)
-    elif own := next((own for own in _OF_PODS if f"{_place(mount)}/".startswith(f"{own}/")), ""):
+    elif own := next((own for own in _POD_PATHS if f"{_normal_path(mount)}/".startswith(f"{own}/")), ""):
         message = f"{shown(mount)} cannot be a mount path: the pods of a job use {own}"
         yield error(field, message, _MOUNT_HINT)
     elif mount.strip("/").split("/")[0] in _SYSTEM and kind is not VolumeKind.SHM:
@@ -109,7 +109,7 @@ def _size(field: str, volume: Volume) -> Findings:
 
 
 def model(job: MPIJob, limits: Limits) -> Findings:
-    """A model has a name, and lies on a volume where it has an absolute path."""
+    """A model has a name, and with an absolute path it is on a volume."""
     wanted = job.model
     if wanted is None:
         return
@@ -129,7 +129,7 @@ def model(job: MPIJob, limits: Limits) -> Findings:
 
 
 def code(job: MPIJob, limits: Limits) -> Findings:
-    """Paths that go along stay inside their directory; inline files are small."""
+    """Uploaded paths stay inside their directory; inline files are small."""
     if reason := unfit_line(job.code.path):
         yield error("code.path", f"the path {reason}", "name one directory")
     if job.code.git != GitSource():
@@ -144,7 +144,7 @@ def code(job: MPIJob, limits: Limits) -> Findings:
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]{1,250}")
-# Tokens are written as a user's name, too: by their prefixes, or as no name of a person is written.
+# Tokens may be in the place of the user name: known prefixes, or texts that no name looks like.
 _PASSWORD = re.compile(
     r"[^/]+://([^/@]*:[^/@]*|(gh[a-z]_|github_pat_|glpat-|hf_)[^/@]*|(?=[^/@]*\d)[^/@.]{20,})@"
 )
@@ -152,7 +152,7 @@ _TRANSPORTS = ("https", "http", "ssh", "git", "file")
 
 
 def _git(git: GitSource, path: str) -> Findings:
-    """A repository is named as git takes it, without a password, which the job's record would keep."""
+    """A repository's URL is valid for git and has no password: the spec is stored in the job's record."""
     scheme, has_scheme, _ = git.url.partition("://")
     odd = unfit_line(git.url) or not git.url.strip() or git.url.startswith("-") or "::" in git.url
     if odd or (has_scheme and scheme not in _TRANSPORTS):
