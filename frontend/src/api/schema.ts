@@ -2229,7 +2229,7 @@ export interface components {
         };
         /**
          * End
-         * @description How a job must have ended for another to start.
+         * @description How a job must have ended for another one to start.
          * @enum {unknown}
          */
         End: "any" | "failed" | "succeeded";
@@ -2405,7 +2405,7 @@ export interface components {
         };
         /**
          * FieldOutcome
-         * @description What became of a field.
+         * @description The outcome of a field.
          * @enum {unknown}
          */
         FieldOutcome: "changed" | "dropped" | "exact";
@@ -2891,7 +2891,7 @@ export interface components {
         };
         /**
          * Level
-         * @description How serious a program says that a line is; from the least to the most.
+         * @description Severity of a line, from the least to the most.
          * @enum {unknown}
          */
         Level: "debug" | "error" | "fatal" | "info" | "trace" | "warning";
@@ -3541,7 +3541,7 @@ export interface components {
         };
         /**
          * PlannedWorker
-         * @description One worker of the plan, with the ranks that the hostfile gives it.
+         * @description One worker, with the ranks that the hostfile assigns to it.
          */
         PlannedWorker: {
             /** @default  */
@@ -4147,7 +4147,7 @@ export interface components {
         };
         /**
          * Stage
-         * @description How far a file is on its way.
+         * @description Whether a converted file can be used.
          * @enum {unknown}
          */
         Stage: "blocked" | "check" | "ready";
@@ -4291,7 +4291,7 @@ export interface components {
         };
         /**
          * Verdict
-         * @description The four answers.
+         * @description The possible answers.
          * @enum {unknown}
          */
         Verdict: "can never fit" | "fits now" | "not known" | "waits";

@@ -18,7 +18,7 @@ import msgspec
 from mpijob import codec
 from mpijob.accounting.aggregate import Key, tally
 from mpijob.model import Amounts, JobKey, JobState, MPIJob, Sample
-from mpijob.model.ref import no_place
+from mpijob.model.ref import invalid_continue_token
 from mpijob.model.spec.selector import selects
 from mpijob.model.status.accounts import Account, AccountPage, AccountQuery, Tally
 
@@ -229,7 +229,7 @@ def _parse_cursor(text: str) -> tuple[float, str, str]:
     try:
         return float(created), uid, namespace
     except ValueError:
-        raise no_place(text) from None
+        raise invalid_continue_token(text) from None
 
 
 def _where(query: AccountQuery, after: str) -> tuple[str, list[Any]]:

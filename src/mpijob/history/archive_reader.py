@@ -36,7 +36,7 @@ from mpijob.model import (
     Sample,
     Scope,
 )
-from mpijob.model.ref import no_place
+from mpijob.model.ref import invalid_continue_token
 from mpijob.model.spec.selector import selects
 from mpijob.model.status.accounts import Account, AccountQuery
 from mpijob.model.status.records import Mark
@@ -392,7 +392,7 @@ def _parse_token(cursor: str) -> _Position:
     try:
         return float(deleted), min(max(int(seq), 0), _MAX_SEQUENCE)
     except ValueError:
-        raise no_place(cursor) from None
+        raise invalid_continue_token(cursor) from None
 
 
 def _where(scope: Scope) -> tuple[str, list[Any]]:

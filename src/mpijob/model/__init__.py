@@ -1,6 +1,6 @@
-"""The nouns that every room shares: frozen values, no I/O, no clock, no engine's words.
+"""The values that all packages share: frozen, without I/O, clock and terms of one engine.
 
-Each is loaded when it is first used: a list of jobs needs few of them.
+Each is imported at its first use: a list of jobs needs few of them.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ __all__ = [
     "WorkerState",
 ]
 
-_HOMES = {
+_MODULES = {
     "Amounts": "spec.amounts",
     "Artifact": "status.records",
     "Code": "spec.job",
@@ -161,9 +161,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'mpijob.model' has no attribute {name!r}")
-    value = getattr(import_module(f"mpijob.model.{_HOMES[name]}"), name)
-    # The next time it is found at once.
+    value = getattr(import_module(f"mpijob.model.{_MODULES[name]}"), name)
+    # `__getattr__` is called for missing names only, so the next access is direct.
     globals()[name] = value
     return value

@@ -1,4 +1,4 @@
-"""Who asks."""
+"""The user of a request."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""The uid of a cluster job: random, and bound to its namespace and owner, so that nobody else can claim it.
-
-Anybody who may list a namespace's objects sees a job's uid while the job is still being created. A uid is
-therefore no secret and no "first come, first served": its second half is a hash of the first half, the namespace
-and the user name, and admission recomputes it from the authenticated user of each request. Whoever copies a uid
-onto an object of their own is refused, however early they are.
-"""
+"""The uid of a cluster job: random, and bound to its namespace and owner, so that nobody else can use it."""
 
 from __future__ import annotations
 
@@ -12,23 +6,25 @@ import hashlib
 import hmac
 import os
 
-# Hexadecimal digits: 64 bits of randomness, 64 bits of proof.
+# A uid is no secret: everybody who may list a namespace's objects sees it while the job is still being created. So its
+# second half is a hash of the first half, the namespace and the user name, and admission computes it again from the
+# authenticated user of each request. Somebody who copies a uid onto another object is refused, however early they are.
+# In hexadecimal digits: 64 bits of randomness, 64 bits of proof.
 _HALF = 16
 
 
 def issue(namespace: str, user: str) -> str:
-    """Return a new uid for a job of this user in this namespace; of a user whom nobody knows, one without a proof."""
+    """Return a new uid for a user's job; without a user (unknown), one without a proof."""
     nonce = os.urandom(_HALF // 2).hex()
     return nonce + (_proof(nonce, namespace, user) if user else "")
 
 
 def is_bound(uid: str) -> bool:
-    """Return whether a uid says for whom it was issued; those of earlier releases do not."""
+    """Return whether a uid has a proof; those of earlier releases do not."""
     return len(uid) == 2 * _HALF
 
 
 def belongs_to(uid: str, namespace: str, user: str) -> bool:
-    """Return whether a uid was issued for this user in this namespace."""
     nonce, proof = uid[:_HALF], uid[_HALF:]
     return (
         is_bound(uid)

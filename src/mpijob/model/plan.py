@@ -1,4 +1,4 @@
-"""What exactly would run: the answer of a dry run, and the only thing an engine is ever handed."""
+"""The plan of a job: the result of a dry run, and the only input of an engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mpijob.model.status.state import JobState, Phase
 
 
 class PlannedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One worker of the plan, with the ranks that the hostfile gives it."""
+    """One worker, with the ranks that the hostfile assigns to it."""
 
     index: int
     name: str

@@ -1,4 +1,4 @@
-"""Which job: its namespace and name, and which of the jobs that ever had that name."""
+"""References to jobs, and selections of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import msgspec
 
 from mpijob.errors import InvalidJob
 
-# Of a number that every database takes.
+# Digits of a number that every database accepts (64 bits).
 _DIGITS = 18
 
 
 class JobKey(NamedTuple):
-    """What identifies one job: a uid is unique in its namespace only, because anybody may write it onto an object."""
+    """Identifies one job. A uid is unique in its namespace only, because users can write it onto objects."""
 
     namespace: str
     uid: str
@@ -31,17 +31,17 @@ class JobRef(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
 
     @property
     def key(self) -> JobKey:
-        """What identifies the job, whatever its name."""
+        """Identifies the job whatever its name."""
         return JobKey(self.namespace, self.uid)
 
 
 class Scope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Which jobs a list or a watch is about.
+    """The jobs of a list or a watch.
 
-    `namespace` "" means all. `selector` is a label selector as kubectl takes it
-    (`team=cv,tier!=test`). `text` is looked for in names, which have no capitals. `kinds` are kinds of objects
-    (`MPIJob`, `TrainJob`, in capitals or not), `since` and `until` bound when jobs were submitted.
-    `limit` and `after` page through a long list, newest first. `runs` adds the earlier jobs of each name.
+    `namespace` "" means all. `selector` is a label selector in kubectl's form (`team=cv,tier!=test`). `text` is
+    searched in names, which are in lower case. `kinds` are kinds of objects (`MPIJob`, `TrainJob`, in any case);
+    `since` and `until` limit the time of submission. `limit` and `after` page through a long list, newest first.
+    `runs` adds the earlier jobs of each name.
     """
 
     namespace: str = "default"
@@ -64,16 +64,16 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def place(self) -> int:
-        """The number that the page before gave as its `after`, 0 for the first page; raise InvalidJob for another."""
+        """The position in the previous page's `after`, 0 for the first page; raise InvalidJob if it is malformed."""
         if not self.after:
             return 0
         if not (self.after.isascii() and self.after.isdecimal() and len(self.after) <= _DIGITS):
-            raise no_place(self.after)
+            raise invalid_continue_token(self.after)
         return int(self.after)
 
 
-def no_place(cursor: str) -> InvalidJob:
-    """Return the error for what does not say where a page begins."""
+def invalid_continue_token(cursor: str) -> InvalidJob:
+    """Return the error for an invalid continue token."""
     return InvalidJob(
         f"'{cursor}' is not a valid continue token", hint="use the one that the page before gave"
     )

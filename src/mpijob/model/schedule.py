@@ -1,4 +1,4 @@
-"""The place of schedules in 0.1, for programs that import them from here."""
+"""Compatibility with 0.1: programs import schedules from here."""
 
 from mpijob.model.spec.schedule import Overlap, Recurrence, Schedule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-# Of its text: a hundred of them fit into one config map only when they are small.
+# Bytes of a template's text: all templates of a namespace are in one config map.
 LARGEST = 256 << 10
 
 

@@ -1,7 +1,6 @@
-"""Something that a user hands to a cluster's API server, as far as it is judged there before it is kept.
+"""A request to a cluster's API server, with what admission checks in it.
 
-`request_reader` reads it out of the request, the webhook adds what is known around it, and `admission/webhook`
-judges. So a job written by hand is held to the same limits as one that was sent by us.
+`request_reader` reads it, the webhook adds what is known around it, and `admission/webhook` decides.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from mpijob.model.platform.governance import NamespaceLimits
 from mpijob.model.spec.job import MPIJob
 from mpijob.model.spec.network import Destination
 
-# And as many ConfigMaps: more would take longer to look at than an API server waits.
+# The same limit applies to ConfigMaps: each is an access review, and the API server's timeout for webhooks is short.
 MOST_SECRETS = 32
 MOST_ACCOUNTS = 8
 
 
 class Pods(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod template: what in it gives more than an ordinary job needs.
+    """One pod template, with what it grants beyond the needs of an ordinary job.
 
-    `accounts` are the service accounts whose token its pods would hold.
+    `accounts` are the service accounts whose token its pods would have.
     """
 
     part: str

@@ -1,8 +1,7 @@
-"""What a cluster says about itself to one user and for one job, in numbers and names.
+"""A cluster's facts for one user and one job, in numbers and names.
 
-Its engine reads these values; `admission` judges over them and says every sentence about them. Amounts
-go by the cluster's own resource names (`nvidia.com/gpu`), because limits are set for those. What could
-not be read is named in `unread`, never guessed.
+Amounts have the cluster's own resource names (`nvidia.com/gpu`), because limits are set for those. Facts that could
+not be read are in `unread`. The engine reads them, `admission` decides on them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import msgspec
 
 
 class Known(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The root of the values here: frozen, keyword only."""
+    """Base class: frozen, keyword only."""
 
 
 class Ask(Known, frozen=True):

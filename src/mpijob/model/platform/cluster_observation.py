@@ -1,7 +1,7 @@
-"""What was seen of a job on a cluster, in nobody's words: its members, its queue, its engine's verdict.
+"""The observed state of a job on a cluster: its members, its queue, the engine's verdict.
 
-`status_reader` reads Kubernetes objects into these values, `observation/state/cluster_phase` derives from them where
-the job stands. All times are seconds since the epoch and come from the cluster, never from a clock here.
+`status_reader` fills it in from Kubernetes objects; `observation/state/cluster_phase` derives the phase. All times
+are seconds since the epoch on the cluster's clock.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import msgspec
 from mpijob.model.status.records import Role
 from mpijob.model.status.state import Exit, JobState, Phase, RankState, StepState
 
-# An object may ask for any number of workers. Of more than this, those without a pod are not listed one by one.
+# An object may ask for any number of workers; of more than this, those without a pod are not listed.
 MAX_WORKERS = 10_000
 
 
 class Stage(StrEnum):
-    """How far one launcher or worker has come."""
+    """The stage of a launcher or worker."""
 
-    # It has no place yet.
+    # No node yet.
     WAITING = "waiting"
-    # It has a place: image, volumes, preparation.
+    # On a node: image, volumes, init containers.
     PREPARING = "preparing"
-    # Its program runs and is not ready yet.
+    # The program runs, and is not ready yet.
     STARTED = "started"
     READY = "ready"
     ENDED = "ended"
 
 
 class StartupProblem(StrEnum):
-    """What stands between a member and its start."""
+    """Why a member does not start."""
 
     NO_PLACE = "no place"
     HELD_BACK = "held back"
@@ -50,7 +50,7 @@ class StartupProblem(StrEnum):
 
 
 class Loss(StrEnum):
-    """Why a member ended that was not asked to by its own job."""
+    """Why a member ended that its own job had not asked to end."""
 
     NONE = ""
     MEMORY = "memory"
@@ -63,7 +63,7 @@ class Loss(StrEnum):
 
 
 class WaitKind(StrEnum):
-    """Why a queue keeps a job back."""
+    """Why a queue holds a job."""
 
     WAITING = "waiting"
     TOO_LARGE = "too large"
@@ -77,7 +77,7 @@ class WaitKind(StrEnum):
 
 
 class Refused(StrEnum):
-    """What kind of no an engine got, or gave."""
+    """The kind of a refusal, by or for an engine."""
 
     INVALID = "invalid"
     QUOTA = "quota"
@@ -86,11 +86,11 @@ class Refused(StrEnum):
 
 
 class Seen(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The root of the values here: frozen, keyword only."""
+    """Base class: frozen, keyword only."""
 
 
 class Obstacle(Seen, frozen=True):
-    """What a member waits for, as a sentence; `lasting` when waiting alone will not help."""
+    """What a member waits for; `lasting` if waiting alone will not help."""
 
     hurdle: StartupProblem
     text: str
@@ -99,10 +99,10 @@ class Obstacle(Seen, frozen=True):
 
 
 class Member(Seen, frozen=True):
-    """One launcher or worker: how far it has come, what is in its way, how it ended.
+    """One launcher or worker: its stage, what it waits for, how it ended.
 
-    `asked_to_end` is when somebody asked for its removal. `last_words` is what its program left for its
-    engine. `machine_silent` says that its machine does not answer any more.
+    `asked_to_end` is the time at which its deletion was requested, `last_words` its termination message.
+    `machine_silent` says that its node does not respond.
     """
 
     role: Role
@@ -129,7 +129,7 @@ class Member(Seen, frozen=True):
 
     @property
     def alive(self) -> bool:
-        """Whether it holds a place or will."""
+        """Whether it has not ended."""
         return self.stage is not Stage.ENDED
 
 
@@ -146,7 +146,7 @@ class Queueing(Seen, frozen=True):
 
 
 class Verdict(Seen, frozen=True):
-    """How the engine itself says that the job ended; `late` when it was its deadline."""
+    """The end of the job as its engine reports it; `late` if it reached its deadline."""
 
     good: bool
     reason: str = ""
@@ -156,7 +156,7 @@ class Verdict(Seen, frozen=True):
 
 
 class Refusal(Seen, frozen=True):
-    """A no that the engine met while it made the job's parts; `final` when trying again will not help."""
+    """A refused creation of one of the job's objects; `final` if the engine's retries will not help."""
 
     text: str
     kind: Refused = Refused.OTHER
@@ -165,7 +165,7 @@ class Refusal(Seen, frozen=True):
 
 
 class GivenUp(Seen, frozen=True):
-    """A job that we ended ourselves because it could not start: the reason, and when."""
+    """The reason and the time of our ending a job that could not start."""
 
     reason: str
     message: str = ""
@@ -173,18 +173,17 @@ class GivenUp(Seen, frozen=True):
 
 
 class Census(Seen, frozen=True):
-    """What the launcher counted: `proved` is the size of the world, `wrong` what differs from the plan.
+    """The ranks that the launcher counted. `proved` is the size of the world, `wrong` a difference from the plan.
 
-    `wrong_world` says why a rank that was counted would have been a world of its own: it was ended.
+    `wrong_world` says why a rank would have been an MPI world of its own; the job was ended.
 
-    `exits` are the ends that ranks reported themselves, in the order in which they happened; `starved` are
-    the ranks that were killed because their worker's memory had run out, `spared` those that were killed
-    although it had not, `mourners` those that said that they had lost another rank, `left` those that ended
-    badly by themselves and had MPI end the others.
+    `exits` are the exits that ranks reported, in order. Of the ranks, `starved` were killed when their worker's
+    memory had run out, `spared` were killed although it had not, `mourners` reported the loss of another rank, and
+    `left` failed by themselves, so that MPI ended the others.
 
-    `read` is False when nobody has looked at the launcher's log; silence then says nothing. `begun` says that
-    the user's command has spoken, which it cannot before the world is proved: the beginning of a long log
-    may be gone. `ready` is when the launcher said that it had found every worker.
+    `read` is False if the launcher's log was not read. `begun` says that there is output of the user's command, which
+    starts only after the census: the beginning of a long log may be gone. `ready` is the time at which the launcher
+    had reached every worker.
     """
 
     read: bool = False
@@ -204,19 +203,18 @@ class Census(Seen, frozen=True):
 
 
 class ClusterObservation(Seen, frozen=True):
-    """Everything that was seen of one job at one moment.
+    """One job at one moment.
 
-    `about` holds what the objects say of the job itself (name, kind, engine, image …); its phase means
-    nothing yet. `ours` is True for jobs written here, which are never tried again by their engine and
-    whose world must be proved (`counted`); `guarded` is False where the launcher runs another text than
-    ours, which ends with 0 only for a world that was proved. `launched` is True where a launcher starts the ranks.
-    `resuming` says that nobody wants the job suspended any more, and its engine still calls it so.
-    `fewest` is with how few workers an elastic job goes on, None for any other: its workers come and go.
-    `groups` names the group of each worker, where workers are in groups.
-    `ordered` says that the launcher is made only when every worker is ready. `whole` says that `members`
-    is all there is, so that one who is missing is missing. `shown` is the phase that the engine itself
-    shows, for when no member can be seen; `before` is what members that are gone
-    were waiting for, `began` when the engine says that it started the job.
+    - `about`: what its objects say of it (name, kind, engine, image); the phase in it is not set.
+    - `ours`: written by mpijob: its engine never retries it, and its ranks must be `counted`.
+    - `guarded`: False if the launcher runs another script than ours, which succeeds only in a proved world.
+    - `launched`: a launcher starts the ranks. `ordered`: it is created when every worker is ready.
+    - `resuming`: resumed by the user, but still suspended for the engine.
+    - `fewest`: the least number of workers of an elastic job, None for others.
+    - `groups`: the group of each worker, if there are groups.
+    - `whole`: `members` are complete, so that a missing one does not exist.
+    - `shown`: the engine's own phase, for jobs without visible members.
+    - `before`: what members that are gone waited for. `began`: when the engine started the job.
     """
 
     about: JobState
@@ -248,7 +246,7 @@ class ClusterObservation(Seen, frozen=True):
 
     @property
     def launcher(self) -> Member | None:
-        """The launcher, where there is one."""
+        """The launcher, None if there is none."""
         return next((member for member in self.members if member.role is Role.LAUNCHER), None)
 
     def group_of(self, worker: int) -> str:
@@ -257,5 +255,5 @@ class ClusterObservation(Seen, frozen=True):
 
     @property
     def workers(self) -> tuple[Member, ...]:
-        """The workers, by their number."""
+        """The workers by number."""
         return tuple(member for member in self.members if member.role is Role.WORKER)

@@ -1,4 +1,4 @@
-"""What is known about the place before a job is sent there; `admission` judges over it."""
+"""An engine's facts before a submission; `admission` decides on them."""
 
 from __future__ import annotations
 

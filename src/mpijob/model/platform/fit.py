@@ -1,4 +1,4 @@
-"""Would a job start now, wait, or never fit: the answer, and what a broker that sees more than a user adds to facts."""
+"""Whether a job would start now, and what a broker with more rights than the user adds to the facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpijob.model.spec.amounts import Amounts
 
 
 class Verdict(StrEnum):
-    """The four answers."""
+    """The possible answers."""
 
     NOW = "fits now"
     WAITS = "waits"
@@ -21,11 +21,11 @@ class Verdict(StrEnum):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a broker hands over for one job of one user: numbers, no names of others.
+    """A broker's answer about one job of one user: numbers, without names of others.
 
-    `position` is the job's place among those that wait, from 1; `ahead` what those before it ask for, by resource.
-    `wait_range` is from when to when it may start, seconds from now, `wait_seconds` the likely time, by the `basis` of
-    so many jobs that ended; `wait_basis` says so as a sentence.
+    `position` is the job's place among the waiting ones, from 1; `ahead` are the requests of those before it, by
+    resource. `wait_range` and `wait_seconds` are estimates from now, based on `basis` finished jobs; `wait_basis`
+    says so in a sentence.
     """
 
     place: str

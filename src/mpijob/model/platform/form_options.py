@@ -1,4 +1,4 @@
-"""What a form can offer instead of asking for names by heart: projects, queues, volumes, images, priorities."""
+"""Choices that a form offers: projects, queues, volumes, images, priorities."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from mpijob import codec
 GROUP = "mpijob.dev"
 VERSION = "v1alpha1"
 API = f"{GROUP}/{VERSION}"
-# The one name that a platform may have.
+# The only name that an MPIJobPlatform may have.
 SINGLETON = "default"
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -33,11 +33,11 @@ Quantity = Annotated[str, msgspec.Meta(pattern=AMOUNT)]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """The root of every part: unknown fields of a newer version are passed over."""
+    """Base class: unknown fields (of a newer version) are ignored."""
 
 
 class Management(StrEnum):
-    """Whether a component is installed and kept by us, left as others made it, or taken away."""
+    """Whether mpijob manages a component, leaves it unmanaged, or removes it."""
 
     MANAGED = "Managed"
     UNMANAGED = "Unmanaged"
@@ -45,7 +45,7 @@ class Management(StrEnum):
 
 
 class Enforcement(StrEnum):
-    """What happens to a job that goes beyond a limit."""
+    """What happens to a job that exceeds a limit."""
 
     ENFORCE = "Enforce"
     WARN = "Warn"

@@ -1,4 +1,4 @@
-"""What is installed on a cluster: its engines, their versions, and whether they answer."""
+"""The products on a cluster, their versions, and whether their APIs respond."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpijob.model.platform.cluster import Known, Unread
 
 
 class Product(StrEnum):
-    """What jobs on a cluster may stand on, as sentences call it."""
+    """A product that jobs may need, by its name in messages."""
 
     KUBERNETES = "Kubernetes"
     TRAINER = "Kubeflow Trainer"
@@ -22,7 +22,7 @@ class Product(StrEnum):
 
 
 class Answering(StrEnum):
-    """Whether an API answers: `down` is announced by the cluster, but nobody is behind it."""
+    """Whether an API responds; `down` is registered in the cluster, but its service does not respond."""
 
     YES = "yes"
     ABSENT = "absent"
@@ -30,7 +30,7 @@ class Answering(StrEnum):
 
 
 class Component(Known, frozen=True):
-    """One product: `version` is "" where nothing tells it, `source` says what told it."""
+    """One product; `version` is "" if it is unknown, `source` says where it was found."""
 
     product: Product
     version: str = ""
@@ -41,10 +41,10 @@ class Component(Known, frozen=True):
 
 
 class Installation(Known, frozen=True):
-    """Everything that the doctor judges over.
+    """Everything that the doctor examines.
 
-    `patches` is the field by which TrainJobs of this cluster change their runtime; queues write it.
-    `silent_webhooks` are services that must agree to every job and do not answer.
+    `patches` is the field with which TrainJobs of this cluster patch their runtime, as queues do. `silent_webhooks`
+    are webhooks for jobs that do not respond.
     """
 
     components: tuple[Component, ...] = ()
@@ -58,5 +58,5 @@ class Installation(Known, frozen=True):
     unread: tuple[Unread, ...] = ()
 
     def find(self, product: Product) -> Component | None:
-        """Return a product, if it is there."""
-        return next((one for one in self.components if one.product is product), None)
+        """Return a product, None if it is not installed."""
+        return next((component for component in self.components if component.product is product), None)

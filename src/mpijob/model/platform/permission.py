@@ -1,4 +1,4 @@
-"""What somebody may be asked to be allowed: a verb on a kind of object, in one namespace or in all."""
+"""A permission to check: a verb on a kind of object, in one namespace or in all."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Question(NamedTuple):
-    """May they do this: `resource` as `trainjobs.trainer.kubeflow.org` or `pods/log`.
+    """One permission: `resource` like `trainjobs.trainer.kubeflow.org` or `pods/log`.
 
-    `namespace` "" means all of them, `name` "" every object of the kind.
+    `namespace` "" means all namespaces, `name` "" every object of the kind.
     """
 
     verb: str

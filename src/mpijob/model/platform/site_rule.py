@@ -1,6 +1,6 @@
-"""A rule of the user's own site, as its file says it: what to look for, what it means, what mends it.
+"""A site's own diagnosis rule: what to search for, its cause, and its fixes.
 
-Reading the file is `formats/jobfile/site_rules_file`, making it one of the engine's rules `diagnosis/site_rules`.
+`formats/jobfile/site_rules_file` reads the file, `diagnosis/site_rules` makes rules of the diagnosis from it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mpijob.model.spec.job import Value
 
 
 class SiteFix(Value, frozen=True, kw_only=True):
-    """One change that mends it: a sentence, and the change to the spec if there is one."""
+    """One fix: a sentence, and the change to the spec if there is one."""
 
     text: str
     patch: Mapping[str, Any] = {}
@@ -40,6 +40,6 @@ class SiteRule(Value, frozen=True, kw_only=True):
 
 
 class SiteRules(Value, frozen=True, kw_only=True):
-    """A file of them."""
+    """The rules of a file."""
 
     rules: tuple[SiteRule, ...]

@@ -1,7 +1,7 @@
-"""What a Slurm cluster says about itself to one user, and how a job is laid out on its nodes.
+"""A Slurm cluster's facts for one user, and a job's layout on its nodes.
 
-The engine reads these values, `admission/slurm` judges over them and says every sentence about them. What could
-not be read (no accounting, say) is left out, never guessed.
+Facts that could not be read (without accounting, for example) are left out. The engine reads them, `admission/slurm`
+decides on them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MIB = 1024**2
 
 
 class Known(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The root of the values here: frozen, keyword only."""
+    """Base class: frozen, keyword only."""
 
 
 class Partition(Known, frozen=True):
@@ -98,19 +98,19 @@ class SlurmFacts(Known, frozen=True):
 
     @property
     def max_seconds(self) -> float | None:
-        """How long a job may run: the least that its partition, its account and its QOS allow; None is no limit."""
+        """The longest run time that partition, account and QOS allow; None without a limit."""
         partition = self.partition.max_seconds if self.partition else None
         known = (partition, *(limit.seconds for limit in self.limits))
         return min((seconds for seconds in known if seconds is not None), default=None)
 
     @property
     def capacity(self) -> Amounts:
-        """What all nodes have together."""
+        """The total of all nodes."""
         return _sum((node.cpus, node.memory_mib, node.gpus) for node in self.nodes)
 
     @property
     def free(self) -> Amounts:
-        """What is free of the nodes that take jobs."""
+        """What is free on the nodes that accept jobs."""
         usable = (node for node in self.nodes if node.usable)
         return _sum((node.free_cpus, node.free_memory_mib, node.free_gpus) for node in usable)
 
@@ -121,7 +121,7 @@ def _sum(parts: Iterable[tuple[int, int, int]]) -> Amounts:
 
 
 class Layout(Known, frozen=True):
-    """How the workers of a job lie on nodes: so many on each, with so many tasks, CPUs, memory and GPUs a node."""
+    """A job's layout: workers on each node, with tasks, CPUs, memory and GPUs of each node."""
 
     nodes: int
     workers_per_node: int
@@ -132,12 +132,12 @@ class Layout(Known, frozen=True):
 
     @property
     def cpus_per_node(self) -> int:
-        """How many CPUs the job takes of each node."""
+        """CPUs that the job uses of each node."""
         return self.tasks_per_node * self.cpus_per_task
 
     @property
     def needs(self) -> Amounts:
-        """What the job takes of all its nodes together."""
+        """What the job uses of all its nodes together."""
         return _sum([(self.cpus_per_node, self.memory_mib or 0, self.gpus)] * self.nodes)
 
 
@@ -158,22 +158,22 @@ def layout(job: MPIJob, nodes: tuple[NodeRoom, ...]) -> Layout:
 
 
 def layouts(job: MPIJob, nodes: tuple[NodeRoom, ...]) -> tuple[Layout, ...]:
-    """Return how the workers of each part of a job are laid out: of a job with groups, each is a component.
+    """Return the layout of each part of a job; with groups, each part is a component.
 
-    Slurm gives no node to two components of a job, so workers of a group share nodes where there are too few.
+    Slurm gives a node to one component of a job only, so workers of a group share nodes if there are too few.
     """
     parts = [part.job for part in job.parts]
     if len(parts) == 1:
         return (layout(job, nodes),)
     able = [node for node in nodes if node.usable] or list(nodes)
-    each = _shared_out([part.workers for part in parts], len(able))
+    each = _workers_per_node([part.workers for part in parts], len(able))
     shared = tuple(_with(part, count) for part, count in zip(parts, each, strict=True))
     fits = all(sum(_holds(node, one) for node in able) >= one.nodes for one in shared)
     return shared if fits else tuple(_with(part, 1) for part in parts)
 
 
-def _shared_out(workers: list[int], nodes: int) -> list[int]:
-    """Return how many workers of each component share a node: one, or evenly more until the nodes are enough."""
+def _workers_per_node(workers: list[int], nodes: int) -> list[int]:
+    """Return the workers on each node by component: one, or more, increased evenly until the nodes suffice."""
     each = [1] * len(workers)
     while 0 < nodes < sum(count // many for count, many in zip(workers, each, strict=True)):
         larger = [at for at, count in enumerate(workers) if each[at] < count]
@@ -205,7 +205,7 @@ def _holds(node: NodeRoom, one: Layout) -> bool:
 
 
 def holding(nodes: tuple[NodeRoom, ...], one: Layout, *, now: bool = False) -> int:
-    """Return how many nodes could take their part of a job: ever, or `now`."""
+    """Return how many nodes could run their part of a job, `now` or when they are idle."""
     if not now:
         return sum(node.usable and _holds(node, one) for node in nodes)
     free = (

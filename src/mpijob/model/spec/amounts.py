@@ -1,4 +1,4 @@
-"""How much: cores, memory and GPUs together. How single amounts are written is the business of `quantity`."""
+"""Amounts of cores, memory and GPUs. `quantity` parses and formats single amounts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
     gpus: int = 0
 
     def plus(self, other: Amounts) -> Amounts:
-        """Return the sum."""
         return Amounts(
             self.cores + other.cores, self.memory_bytes + other.memory_bytes, self.gpus + other.gpus
         )
@@ -27,11 +26,10 @@ class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def times(self, count: int) -> Amounts:
-        """Return that many of it."""
         return Amounts(self.cores * count, self.memory_bytes * count, self.gpus * count)
 
     def fits(self, room: Amounts) -> bool:
-        """Return whether it fits into the room."""
+        """Return whether it fits into the given amounts."""
         return (
             self.cores <= room.cores + 1e-9
             and self.memory_bytes <= room.memory_bytes

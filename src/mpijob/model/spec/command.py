@@ -1,8 +1,7 @@
-"""Commands that bring their own launcher: mpirun, mpiexec, horovodrun, deepspeed.
+"""Commands with a launcher of their own: mpirun, mpiexec, horovodrun, deepspeed.
 
-Such a command must not be wrapped in a second mpirun, so everybody who looks at a command asks here
-first. Only reading happens: nothing is expanded or run. The options of the launchers themselves are
-in the neighbour `command_options`.
+Such a command must not be wrapped in a second mpirun. Commands are only parsed, never expanded or run.
+`command_options` has the options of the launchers.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ _KINDS = {
     "horovodrun": "horovodrun",
     "deepspeed": "deepspeed",
 }
-# Launchers that belong to a batch system.
+# Launchers of batch systems.
 BATCH_LAUNCHERS = frozenset({"srun", "aprun", "jsrun", "ibrun", "prun"})
-# The job's own lists of its workers.
+# Lists of the job's workers that engines provide.
 JOB_HOSTS = (
     "/etc/mpi/hostfile",
     "$MPIJOB_HOSTS_FILE",
     "${MPIJOB_HOSTS_FILE}",
 )
-# The kind of a script, whose steps start the ranks.
+# The kind of a script: its steps start the ranks.
 SCRIPT = "script"
 _FAMILIES = {"openmpi": ("openmpi",), "hydra": ("mpich", "intel")}
 _WRAPPERS: dict[str, frozenset[str]] = {
@@ -63,7 +62,7 @@ _WRAPPERS: dict[str, frozenset[str]] = {
     "unbuffer": frozenset(),
     "command": frozenset(),
 }
-# Words that stand before the command: a duration, cores.
+# Operands before the command: a duration, a CPU mask, a priority.
 _OPERANDS = {"timeout": 1, "taskset": 1, "chrt": 1}
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
@@ -76,9 +75,8 @@ _DEEPEST = 8
 class OwnLauncher(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a command that starts its own ranks says about them.
 
-    `kind` is `mpirun` (any family), `openmpi`, `hydra`, `horovodrun`, `deepspeed` or `script`. `ranks` is None
-    when the command does not say; `per_worker` is set when it says so many for each worker instead. `hosts` is what it
-    says where its ranks shall run.
+    `kind` is `mpirun` (any family), `openmpi`, `hydra`, `horovodrun`, `deepspeed` or `script`. `ranks` is None if the
+    command does not set it; `per_worker` is set if it sets the ranks of each worker. `hosts` is its list of hosts.
     """
 
     kind: str
@@ -91,17 +89,17 @@ class OwnLauncher(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def own_hosts(self) -> bool:
-        """Whether the command brings its own list of hosts, and not one that the job has made."""
+        """Whether the command has a list of hosts that the job has not provided."""
         return bool(self.hosts_option) and self.hosts not in JOB_HOSTS
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The MPI families that this launcher belongs to; empty when it may be any."""
+        """The MPI families of this launcher; empty if it may be any."""
         return _FAMILIES.get(self.kind, ())
 
 
 def own_launcher(argv: tuple[str, ...]) -> OwnLauncher | None:
-    """Return what the command's own launcher says, or None when it has none."""
+    """Return what the command's own launcher says, None without one."""
     words = _unwrapped(tuple(argv), _DEEPEST)
     kind = _KINDS.get(_base(words[0])) if words else None
     if kind is None:
@@ -110,17 +108,18 @@ def own_launcher(argv: tuple[str, ...]) -> OwnLauncher | None:
 
 
 def launcher_of(job: MPIJob) -> OwnLauncher | None:
-    """Return what starts a job's ranks where that is not ours: the command of an elastic job always does."""
+    """Return the launcher that starts a job's ranks, None if we start them."""
     if job.script:
         return OwnLauncher(SCRIPT, job.script)
     found = own_launcher(job.argv) if not job.programs else None
+    # The command of an elastic job always starts its own ranks.
     if found is None and job.elastic is not None and job.argv:
         return OwnLauncher("elastic", job.argv[0])
     return found
 
 
 def elastic_ranks(argv: tuple[str, ...]) -> tuple[int | None, int | None]:
-    """Return the least and the greatest number of ranks that horovodrun is told, None where it is not."""
+    """Return the least and the greatest number of ranks in horovodrun's options, None if unset."""
     words = _unwrapped(tuple(argv), _DEEPEST)
     if not words or _KINDS.get(_base(words[0])) != "horovodrun":
         return None, None
@@ -131,21 +130,22 @@ def _grammar(kind: str) -> options.Grammar:
     return {"horovodrun": options.HOROVODRUN, "deepspeed": options.DEEPSPEED}.get(kind, options.MPIRUN)
 
 
-def _described(kind: str, program: str, said: options.Said) -> OwnLauncher:
-    ranks, per_worker = said.ranks, None
-    if kind == "deepspeed" and said.per_worker is not None:
-        ranks = said.per_worker * said.workers if said.workers is not None else None
-        per_worker = said.per_worker if ranks is None else None
-    return OwnLauncher(kind, program, ranks, per_worker, said.ranks_option, said.hosts_option, said.hosts)
+def _described(kind: str, program: str, stated: options.Options) -> OwnLauncher:
+    ranks, per_worker = stated.ranks, None
+    if kind == "deepspeed" and stated.per_worker is not None:
+        ranks = stated.per_worker * stated.workers if stated.workers is not None else None
+        per_worker = stated.per_worker if ranks is None else None
+    return OwnLauncher(
+        kind, program, ranks, per_worker, stated.ranks_option, stated.hosts_option, stated.hosts
+    )
 
 
 def is_launcher(word: str) -> bool:
-    """Whether a command's first word names a launcher of ranks."""
     return _base(word) in _KINDS
 
 
 def unwrapped(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command without the programs that only start it in another way: env, timeout, taskset …"""
+    """Return a command without its wrappers: env, timeout, taskset …"""
     words = _without_assignments(argv)
     for _ in range(_DEEPEST):
         if not words or _base(words[0]) not in _WRAPPERS:
@@ -184,7 +184,7 @@ def _without_options(words: tuple[str, ...], wrapper: str) -> tuple[str, ...]:
 
 
 def shell_text(words: tuple[str, ...]) -> str:
-    """Return what follows a shell's `-c`, which may be one of several letters (`-lc`)."""
+    """Return the text after a shell's `-c`, also in combined options (`-lc`)."""
     start = 0
     while start < len(words) and words[start].startswith("-"):
         word = words[start]
@@ -195,7 +195,7 @@ def shell_text(words: tuple[str, ...]) -> str:
 
 
 def shell_commands(text: str) -> Iterator[tuple[str, ...]]:
-    """Yield the words of each simple command of a shell text, as far as quoting alone tells; words are not expanded."""
+    """Yield the words of each simple command of a shell text; quotes are parsed, nothing is expanded."""
     text = _COMMENT.sub(r"\1", text.replace("\\\n", " ")).strip()
     lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()<>\n")
     lexer.whitespace_split, lexer.whitespace, lexer.commenters = True, " \t\r", ""
@@ -213,7 +213,7 @@ def shell_commands(text: str) -> Iterator[tuple[str, ...]]:
             elif not comment and (found or word not in _RESERVED):
                 found.append(word)
     except ValueError:
-        # A quote that does not end.
+        # An unclosed quote.
         return
     if found:
         yield tuple(found)

@@ -1,7 +1,7 @@
-"""The options of mpirun, mpiexec, horovodrun and deepspeed, as far as a plan must know them.
+"""The options of mpirun, mpiexec, horovodrun and deepspeed that a plan needs.
 
-To find where a launcher's options end and the user's program begins, one must know which options
-take values; `command` asks for a whole command, `checks` for the flags that a spec adds.
+The end of the options, where the user's program starts, can be found only if options with values are known. `command`
+parses whole commands, `checks` the flags of a spec.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Grammar(msgspec.Struct, frozen=True):
-    """Which options of one launcher say how many ranks, on which hosts, and which take values."""
+    """One launcher's options for ranks and hosts, and those that take values."""
 
     ranks: frozenset[str]
     hosts: frozenset[str]
@@ -20,8 +20,8 @@ class Grammar(msgspec.Struct, frozen=True):
     programs_apart: bool = False
 
 
-class Said(msgspec.Struct, frozen=True):
-    """What the options of one command say."""
+class Options(msgspec.Struct, frozen=True):
+    """What the options of one command set."""
 
     ranks: int | None = None
     workers: int | None = None
@@ -94,8 +94,8 @@ DEEPSPEED = Grammar(
 )
 
 
-def read(words: tuple[str, ...], grammar: Grammar) -> Said:
-    """Return what a launcher's options say; several programs in one world are added up."""
+def read(words: tuple[str, ...], grammar: Grammar) -> Options:
+    """Return what a launcher's options set; several programs in one world are added up."""
     parts = [_read_one(part, grammar) for part in _programs(words, grammar)]
     counts = [part.ranks for part in parts]
     known = [count for count in counts if count is not None]
@@ -118,7 +118,7 @@ def _programs(words: tuple[str, ...], grammar: Grammar) -> list[tuple[str, ...]]
     return [tuple(part) for part in parts]
 
 
-def _read_one(words: tuple[str, ...], grammar: Grammar) -> Said:
+def _read_one(words: tuple[str, ...], grammar: Grammar) -> Options:
     found: dict[str, tuple[str, str]] = {}
     groups = {
         "ranks": grammar.ranks,
@@ -131,7 +131,7 @@ def _read_one(words: tuple[str, ...], grammar: Grammar) -> Said:
             if option in names:
                 found[group] = (option, value)
     numbers = {group: _number(value) for group, (_, value) in found.items()}
-    return Said(
+    return Options(
         ranks=numbers.get("ranks"),
         workers=numbers.get("workers"),
         per_worker=numbers.get("per_worker"),
@@ -157,12 +157,13 @@ def pairs(words: tuple[str, ...], grammar: Grammar) -> list[tuple[str, str]]:
 
 
 def bounds(words: tuple[str, ...]) -> tuple[int | None, int | None]:
-    """Return between how many ranks horovodrun goes on, where it is told how to find workers that come later."""
-    said = dict(pairs(words, HOROVODRUN))
-    if DISCOVERY_OPTION not in said:
+    """Return the least and the greatest number of ranks in horovodrun's options, if it has a discovery script."""
+    values = dict(pairs(words, HOROVODRUN))
+    if DISCOVERY_OPTION not in values:
         return None, None
     least, most = (
-        _number(said.get(f"--{which}-np", said.get(f"--{which}-num-proc", ""))) for which in ("min", "max")
+        _number(values.get(f"--{which}-np", values.get(f"--{which}-num-proc", "")))
+        for which in ("min", "max")
     )
     return least, most
 

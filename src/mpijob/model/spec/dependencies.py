@@ -1,9 +1,8 @@
-"""Jobs that wait for other jobs: what becomes of a job, given where those stand that it waits for.
+"""Jobs that wait for other jobs (`after`).
 
-`after` names them: `prep` must succeed, `any:prep` must have ended in whatever way, `failed:prep` must have failed or
-been cancelled. A job starts once all of them have ended as it wants, and never when one of them ended otherwise.
-Engines look the others up and ask `judge`; the sentences are here because every engine, and a cluster's observation,
-tells them.
+`prep` must succeed, `any:prep` must end, `failed:prep` must fail or be cancelled. A job starts when all of them have
+ended as required, and never if one has ended otherwise. Engines look the jobs up and call `judge`; all messages are
+here.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _MARK = ":"
 
 
 class End(StrEnum):
-    """How a job must have ended for another to start."""
+    """How a job must have ended for another one to start."""
 
     SUCCEEDED = "succeeded"
     ANY = "any"
@@ -32,7 +31,7 @@ class End(StrEnum):
 
 
 class After(NamedTuple):
-    """One entry of `after`: which job, and how it must have ended."""
+    """One entry of `after`: a job's name, and how it must have ended."""
 
     name: str
     end: End = End.SUCCEEDED
@@ -52,7 +51,7 @@ def checked(entry: str) -> After:
 
 
 def parsed(entry: str) -> After:
-    """Return an entry of `after`; one of an end that nobody knows, written by hand, must succeed."""
+    """Return an entry of `after`; one with an unknown prefix (written by hand) must succeed."""
     try:
         return checked(entry)
     except ValueError:
@@ -60,7 +59,6 @@ def parsed(entry: str) -> After:
 
 
 def names(after: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the jobs that are waited for."""
     return tuple(parsed(entry).name for entry in after)
 
 
@@ -74,12 +72,12 @@ class Dependency(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, ref: JobRef, state: JobState | None, end: End = End.SUCCEEDED) -> Dependency:
-        """Return what is known of a job that may be gone."""
+        """Return the dependency on a job, which may be deleted."""
         return cls(ref, end=end) if state is None else cls(state.ref, state.phase, state.message, end)
 
     @property
     def met(self) -> bool:
-        """Whether it has ended as the other wants; one that was deleted has ended."""
+        """Whether it has ended as required; a deleted job counts as ended."""
         if self.end is End.ANY:
             return self.phase is None or self.phase.final
         wanted = (Phase.FAILED, Phase.CANCELLED) if self.end is End.FAILED else (Phase.SUCCEEDED,)
@@ -87,32 +85,32 @@ class Dependency(msgspec.Struct, frozen=True):
 
     @property
     def never(self) -> bool:
-        """Whether it will not end so any more."""
+        """Whether it can no longer end as required."""
         return not self.met and (self.phase is None or self.phase.final)
 
 
 def of_entries(
     after: Iterable[str], known: Iterable[tuple[JobRef, JobState | None]]
 ) -> tuple[Dependency, ...]:
-    """Return where jobs stand that one waits for, each with how it must end, by the entries of `after`."""
+    """Return the dependencies for the entries of `after`, with the phases of those jobs."""
     wanted = {one.name: one.end for one in map(parsed, after)}
     return tuple(Dependency.of(ref, state, wanted.get(ref.name, End.SUCCEEDED)) for ref, state in known)
 
 
 def unmet(known: Iterable[Dependency]) -> tuple[JobRef, ...]:
-    """Return the jobs that have not ended as wanted yet, by their uid: a later job of the same name is not meant."""
+    """Return the jobs that have not ended as required, by uid: a later job of the same name does not count."""
     return tuple(one.ref for one in known if not one.met)
 
 
 class Judgement(NamedTuple):
-    """What follows: the entries still waited for, or the finding that the job will never start."""
+    """The result: the entries that are still waited for, or the finding that the job will never start."""
 
     waits: tuple[str, ...] = ()
     finding: Finding | None = None
 
 
 def judge(name: str, dependencies: Iterable[Dependency]) -> Judgement:
-    """Return what becomes of a job; one that ended otherwise than wanted decides it, also while others still run."""
+    """Return whether a job may start. A dependency that can never be met decides, also while others run."""
     known = tuple(dependencies)
     for one in known:
         if one.never:
@@ -135,7 +133,7 @@ def _never(name: str, one: Dependency) -> Finding:
 
 
 def refused(state: JobState, finding: Finding, now: float) -> JobState:
-    """Return the state of a job that will never start, because another ended otherwise than it wants."""
+    """Return the state of a job that will never start because of another job."""
     return msgspec.structs.replace(
         state, phase=Phase.FAILED, reason=FAILED, message=finding.message, waiting_for="",
         finished=state.finished or now, findings=(finding,),
@@ -143,7 +141,7 @@ def refused(state: JobState, finding: Finding, now: float) -> JobState:
 
 
 def waiting(state: JobState, waits: Sequence[str], otherwise: str) -> JobState:
-    """Return the state of a job with what it waits for; `otherwise` is said where nothing is left of that."""
+    """Return the state of a job with what it waits for; `otherwise` is the message if nothing is left."""
     text = sentence(waits) if waits else otherwise
     return msgspec.structs.replace(state, message=text, waiting_for=text)
 

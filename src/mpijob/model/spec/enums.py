@@ -1,19 +1,15 @@
-"""The words that a spec may use, and how a wrong one is answered.
-
-`checks` and `formats` both refuse words; they are strangers, so what they share stands here: the
-lists, the guess at what was meant, and how any value, however large or odd, is shown in a sentence.
-"""
+"""The words that a spec may have, and helpers for messages about wrong ones, for `checks` and `formats`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-# Intel's own device plugin calls its GPUs by their driver
+# Intel's device plugin names GPUs by their kernel driver.
 GPU_KINDS = ("nvidia.com/gpu", "amd.com/gpu", "intel.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 MIG_PREFIX = "nvidia.com/mig-"
 PRIORITIES = {"low": -100, "normal": 0, "high": 100, "urgent": 1000}
 PLACES = ("hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "socket", "package")
-# tried word by word on Open MPI 5.0.11, MPICH 5.0.2 and Intel MPI 2021.18; slot and node are ours on hydra
+# Tested with Open MPI 5.0.11, MPICH 5.0.2 and Intel MPI 2021.18; for Hydra, we implement slot and node.
 MAP_BY = {
     "openmpi": ("slot", *PLACES, "node", "seq", "ppr", "pe-list"),
     "mpich": ("slot", *PLACES, "node"),
@@ -24,17 +20,17 @@ BIND_TO = {
     "mpich": ("none", *PLACES, "rr", "user"),
     "intel": ("none", *PLACES, "rr", "user"),
 }
-# And its usual device.
+# Each with its usual device.
 FABRICS = {
     "infiniband": "rdma/hca",
     "roce": "rdma/roce",
     "efa": "vpc.amazonaws.com/efa",
 }
-# How the names of such devices begin.
+# Prefixes of such devices' names.
 FABRIC_DEVICES = ("rdma/", "vpc.amazonaws.com/efa")
 HUGE_PAGES = "hugepages-2Mi"
 PRESETS = (*FABRICS, "tcp", "nccl", "cpu-pinning", "huge-pages")
-# for which a failed job is tried again, beside codes of findings; `observation/state/retry_cause` knows them
+# Causes after which a failed job is retried, beside codes of findings (`observation/state/retry_cause`).
 RETRY_CAUSES = (
     *("worker_lost", "preempted", "evicted", "out_of_memory", "nccl", "network", "gpu", "hang", "start"),
     *("image", "data", "program"),
@@ -58,8 +54,8 @@ _WIDEST_NUMBER_BITS = 256
 
 
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Return the known word that is nearest to a wrong one, or "" when none is near; `cutoff` is how near, up to 1."""
-    # Only for a word that is wrong: start-up is a feature.
+    """Return the most similar known word, "" if none is similar; `cutoff` is the least similarity, up to 1."""
+    # Needed for wrong words only: its import would delay every command.
     import difflib
 
     choices = {choice.lower(): choice for choice in known}
@@ -68,7 +64,7 @@ def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
 
 
 def choice_hint(word: str, known: Iterable[str]) -> str:
-    """Return the remedy for a word that is not one of the known ones."""
+    """Return the hint for an unknown word."""
     choices = tuple(known)
     listed = ", ".join(choices)
     meant = did_you_mean(word, choices)
@@ -76,7 +72,7 @@ def choice_hint(word: str, known: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as a sentence can hold it: short, and never failing on odd or huge ones."""
+    """Return any value as a short text for a message; it never fails."""
     if isinstance(value, str):
         text = str(value)
         return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")

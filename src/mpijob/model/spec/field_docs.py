@@ -1,6 +1,6 @@
-"""What each field of a spec is for, once: the JSON Schema, `mpijob explain` and the reference tell it.
+"""The description of each field of a spec, for the JSON Schema, `mpijob explain` and the reference.
 
-The key is the part's class and the field. A test fails when a field has no entry here.
+Keys are class and field. A test fails if a field has no entry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mpijob.model.spec.enums import (
 
 
 class Description(msgspec.Struct, frozen=True):
-    """One field: a sentence, an example as it stands in a job file, and words it may hold."""
+    """One field: a sentence, an example in a job file's form, and its permitted words."""
 
     text: str
     example: str

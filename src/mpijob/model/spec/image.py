@@ -1,7 +1,7 @@
-"""What is in a container image: its name, the files that matter, and what they say about running MPI jobs.
+"""A container image: its name, its relevant files, and what they say about running MPI jobs.
 
-`backends/registry` reads images and their layers, `formats/images/file_probes` and `filesystem` make these values of
-what is in them, `checks/images` judges. Nothing here was run: it is what the files say.
+`backends/registry` reads images, `formats/images` makes these values of their files, `checks/images` decides. Nothing
+in an image is executed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model.spec.job import Family
 
 HUB = "docker.io"
-# Where the hub's registry answers.
+# The host of Docker Hub's registry; `docker.io` itself serves no images.
 _HUB_HOST = "registry-1.docker.io"
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
@@ -27,11 +27,11 @@ DIGEST = re.compile(r"(?:sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})")
 
 
 class Known(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The root of the values here: frozen, keyword only."""
+    """Base class: frozen, keyword only."""
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """The name of an image: where its registry is, what it is called there, and which version is meant."""
+    """The name of an image: its registry, its repository, and its version."""
 
     host: str
     path: str
@@ -40,7 +40,7 @@ class Reference(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Return the parts of a name as container engines read it: without a host it is on the hub."""
+        """Return the parts of a name; like container engines, take a name without a host as Docker Hub's."""
         host, found = "", None
         if len(text) <= 512:
             first, slash, _ = text.partition("/")
@@ -59,12 +59,12 @@ class Reference(msgspec.Struct, frozen=True):
 
     @property
     def server(self) -> str:
-        """The host, with its port, that answers for this image."""
+        """The host, with its port, of this image's registry."""
         return _HUB_HOST if self.host in (HUB, "index.docker.io") else self.host
 
     @property
     def version(self) -> str:
-        """What the registry is asked for: the digest where there is one, else the tag."""
+        """The digest if there is one, else the tag."""
         return self.digest or self.tag
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Kind(StrEnum):
-    """What a name in an image stands for."""
+    """What kind of file an entry is."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -83,7 +83,7 @@ class Kind(StrEnum):
 
 
 class Clue(Known, frozen=True):
-    """What the bytes of one file say: text that is kept, or what a library says of itself."""
+    """What one file says: its text, or a library's own data."""
 
     text: str = ""
     family: Family | None = None
@@ -94,7 +94,7 @@ class Clue(Known, frozen=True):
 
 
 class Entry(Known, frozen=True):
-    """One name in an image; `capabilities` are those that the file would be given when it is started."""
+    """One file; `capabilities` are its file capabilities."""
 
     kind: Kind
     mode: int = 0o644
@@ -107,7 +107,7 @@ class Entry(Known, frozen=True):
 
 
 class Config(Known, frozen=True):
-    """What an image says about how it starts."""
+    """The image's configuration: how it starts."""
 
     user: str = ""
     env: Mapping[str, str] = {}
@@ -117,7 +117,7 @@ class Config(Known, frozen=True):
 
 
 class Origin(Known, frozen=True):
-    """Where an image came from, and which one of those under that name it is."""
+    """The registry of an image, and its digest."""
 
     name: str
     digest: str = ""
@@ -127,7 +127,7 @@ class Origin(Known, frozen=True):
 
 
 class Mpi(Known, frozen=True):
-    """One MPI library; `exact` is False where only the number of its interface tells the version."""
+    """One MPI library; `exact` is False if only its interface number tells the version."""
 
     family: Family
     version: str = ""
@@ -143,7 +143,7 @@ class Mpi(Known, frozen=True):
 
 
 class Binding(Known, frozen=True):
-    """A Python package that calls MPI: for which libraries, by their sonames, it was built."""
+    """A Python package that calls MPI, with the sonames of the libraries that it was built for."""
 
     version: str = ""
     path: str = ""
@@ -151,14 +151,14 @@ class Binding(Known, frozen=True):
 
 
 class Sshd(Known, frozen=True):
-    """The ssh server and what the image's own configuration tells it."""
+    """The ssh server, and the image's own configuration of it."""
 
     path: str
     settings: Mapping[str, str] = {}
 
 
 class Closed(Known, frozen=True):
-    """A program that an ordinary user cannot start, and the name on the way to it that is closed."""
+    """A program that an ordinary user cannot execute, and the directory or file that prevents it."""
 
     program: str
     path: str
@@ -167,10 +167,10 @@ class Closed(Known, frozen=True):
 
 
 class Image(Known, frozen=True):
-    """Everything that was found in an image and that a job may stumble over.
+    """What was found in an image and matters to jobs.
 
-    `launcher` is what `mpirun` or `mpiexec` leads to, and `launcher_family` whose it is; `passwd_open`,
-    `home_open` say whether a user ID that the image does not know could add itself and write its home.
+    `launcher` is the target of `mpirun` or `mpiexec`, `launcher_family` its family; `passwd_open` and `home_open` say
+    whether a user ID without an entry could add itself to passwd and write its home.
     """
 
     origin: Origin
@@ -197,12 +197,12 @@ class Image(Known, frozen=True):
     @property
     def mpi(self) -> Mpi | None:
         """The library that belongs to the launcher, or the only one."""
-        own = [one for one in self.mpis if one.family is self.launcher_family]
+        own = [mpi for mpi in self.mpis if mpi.family is self.launcher_family]
         return own[0] if own else self.mpis[0] if len(self.mpis) == 1 else None
 
 
 class Verdict(StrEnum):
-    """Whether jobs will run in an image, as far as its files tell."""
+    """Whether jobs can run in an image, as far as its files tell."""
 
     READY = "ready"
     DOUBTFUL = "doubtful"
@@ -210,7 +210,7 @@ class Verdict(StrEnum):
 
 
 class ImageReport(Known, frozen=True):
-    """What an inspection found, and what that means."""
+    """The findings of an inspection, and its verdict."""
 
     image: Image
     verdict: Verdict
@@ -223,7 +223,7 @@ class ImageReport(Known, frozen=True):
 
     @classmethod
     def of(cls, image: Image, findings: tuple[Finding, ...]) -> ImageReport:
-        """Return the report; the worst finding decides the verdict."""
+        """Return the report; the most severe finding decides the verdict."""
         worst = {finding.severity for finding in findings}
         if Severity.ERROR in worst:
             return cls(image=image, verdict=Verdict.BROKEN, findings=findings)

@@ -1,8 +1,4 @@
-"""Where a job's pods may go beside each other: the words of `network.egress`, and what they mean.
-
-A network policy knows address blocks and namespaces, no names of machines. So a name inside the cluster
-stands for its namespace, and a name outside for the public internet at its port; nothing is looked up here.
-"""
+"""Destinations of a job's pods: the entries of `network.egress`, and their meaning."""
 
 from __future__ import annotations
 
@@ -14,9 +10,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+# A NetworkPolicy has address blocks and namespaces, but no host names. So a name inside the cluster means its
+# namespace, and a name outside the public internet at its port. Nothing is resolved here: addresses change, and
+# differ by network.
 INTERNET = "internet"
 _NAMESPACE = "namespace/"
-# Schemes whose address is a machine's, with the port that they mean; s3://bucket names no machine.
+# Schemes of URLs with a host, and their default ports. The first part of s3://bucket is not a host.
 _PORTS = {
     "http": 80,
     "https": 443,
@@ -41,7 +40,7 @@ _PUBLIC_ENDINGS = frozenset(
 
 
 class Where(StrEnum):
-    """What kind of place a destination is."""
+    """The kind of a destination."""
 
     INTERNET = "internet"
     BLOCK = "block"
@@ -49,7 +48,7 @@ class Where(StrEnum):
 
 
 class Destination(msgspec.Struct, frozen=True, order=True):
-    """One place that pods may reach; `value` is an address block or a namespace, no port means every port."""
+    """A destination; `value` is an address block or a namespace, no port means every port."""
 
     where: Where
     value: str = ""
@@ -65,9 +64,9 @@ class Destination(msgspec.Struct, frozen=True, order=True):
 
 
 def covered(wanted: Destination, allowed: Iterable[str], home: str) -> bool:
-    """Return whether an administrator's words allow a destination to jobs of the namespace `home`.
+    """Return whether an administrator's entries allow a destination to jobs of the namespace `home`.
 
-    The words are those of `network.egress`; `*` allows everything, the job's own namespace is always allowed.
+    Entries have the form of `network.egress`; `*` allows everything, and the job's own namespace is always allowed.
     """
     if wanted.where is Where.NAMESPACE and wanted.value == home:
         return True
@@ -78,7 +77,7 @@ def _covers(word: str, wanted: Destination, home: str) -> bool:
     try:
         allowed = destination(word, home)
     except ValueError:
-        # A word that names no place allows none.
+        # An invalid entry allows nothing.
         return False
     if allowed is None or allowed.where is not wanted.where or allowed.port not in (None, wanted.port):
         return False
@@ -89,9 +88,9 @@ def _covers(word: str, wanted: Destination, home: str) -> bool:
 
 
 def destination(word: str, home: str) -> Destination | None:
-    """Return what a word means to a job of the namespace `home`; None where it is the pod itself.
+    """Return the destination of an entry for jobs of the namespace `home`, None for the pod itself.
 
-    Raise ValueError, whose text says what is wrong, for a word that names no place.
+    Raise ValueError with the reason for an invalid entry.
     """
     scheme = urlsplit(word).scheme if "://" in word else ""
     if scheme and scheme not in _PORTS:
@@ -101,28 +100,28 @@ def destination(word: str, home: str) -> Destination | None:
 
 
 def of_variables(variables: Iterable[str], home: str) -> Iterator[Destination]:
-    """Yield the places that variables name: those whose whole value is an address, as `https://s3.example.org`."""
+    """Yield the destinations in variables whose whole value is a URL like `https://s3.example.org`."""
     for value in variables:
         if value.partition("://")[0] not in _PORTS or "://" not in value:
             continue
         try:
             found = destination(value, home)
         except ValueError:
-            # A text that only begins like an address.
+            # The value only starts like a URL.
             continue
         if found is not None:
             yield found
 
 
 def destinations(egress: Iterable[str], env: Mapping[str, str], home: str) -> tuple[Destination, ...]:
-    """Return every place that a job names, in its spec or in its variables, each once."""
+    """Return the distinct destinations in a job's spec and variables."""
     named = (destination(word, home) for word in egress)
-    found = {one for one in named if one is not None} | set(of_variables(env.values(), home))
+    found = {name for name in named if name is not None} | set(of_variables(env.values(), home))
     return tuple(sorted(found, key=lambda one: (one.where, one.value, one.port or 0)))
 
 
 def _parts(word: str) -> tuple[str, int | None]:
-    """Return host and port of an address; a block such as 10.0.0.0/8 is a host here."""
+    """Return host and port of an address; a block like 10.0.0.0/8 counts as a host here."""
     if "://" in word:
         parts = urlsplit(word)
         return parts.hostname or "", parts.port
@@ -160,7 +159,7 @@ def _block(host: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
 
 
 def _named(host: str, port: int | None, home: str) -> Destination | None:
-    """A service's port is not its pods' port, so a name inside the cluster opens its whole namespace."""
+    # NetworkPolicies apply to pods, whose ports may differ from their service's: the whole namespace is opened.
     labels = host.rstrip(".").split(".")
     for label in labels:
         _label(label)

@@ -1,6 +1,6 @@
-"""A job that recurs: when it starts, what happens when the one before still runs, and the job itself.
+"""Recurring jobs: when they start, and what happens while the previous one still runs.
 
-When a moment is due is computed in `observation/state/cron`; who keeps the time is the engine's business.
+`observation/state/cron` computes due times; engines start the jobs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LABEL = "mpijob/schedule"
 
 
 class Overlap(StrEnum):
-    """What happens when a job is due and the one before it has not ended."""
+    """What happens when a job is due and the previous one has not ended."""
 
     ALLOW = "Allow"
     FORBID = "Forbid"

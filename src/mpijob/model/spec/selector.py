@@ -1,4 +1,4 @@
-"""Label selectors as kubectl takes them: `team=cv,tier!=test,stage in (a,b),!old`."""
+"""Label selectors in kubectl's form: `team=cv,tier!=test,stage in (a,b),!old`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _COMMA = r",(?![^()]*\))"
 
 
 def selects(selector: str, labels: Mapping[str, str]) -> bool:
-    """Return whether a label selector (`team=cv,tier!=test,stage in (a,b)`) matches these labels."""
+    """Return whether a label selector matches these labels."""
     return all(_holds(term, labels) for term in _terms(selector))
 
 
 def asks_for(selector: str, key: str) -> bool:
-    """Return whether a selector wants values of a label: `key=a`, `key in (a,b)`; not where it only excludes some."""
+    """Return whether a selector requires a label's value: `key=a`, `key in (a,b)`; not if it only excludes some."""
     found = [_parts(term) for term in _terms(selector)]
     return any(each[1] == key and (each[2] in ("=", "==") or each[4] == "in") for each in found)
 

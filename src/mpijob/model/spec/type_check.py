@@ -1,8 +1,7 @@
-"""Does a value have the types of a spec, and if not, where not: every place at once.
+"""Checks the types of a job's values, and reports all errors with their paths.
 
-msgspec refuses a wrong value at its first fault. This walk finds all of them, each with its path and
-a sentence, both in what a file says (`formats/jobfile`) and in a job built in Python (`checks`),
-so that both say the same. Whether well-typed values make sense is the business of `checks`.
+msgspec stops at the first error. Files (`formats/jobfile`) and jobs built in Python (`checks`) get the same messages.
+`checks` validates well-typed values.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _AMOUNT = {inspect.StrType, inspect.IntType, inspect.FloatType}
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One place where a value is not what the spec has there."""
+    """One value with a wrong type."""
 
     code: str
     path: Path
@@ -38,7 +37,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 @cache
 def job_type() -> inspect.StructType:
-    """Return the spec's own type, as msgspec describes it."""
+    """Return msgspec's description of the spec's type."""
     described = inspect.type_info(MPIJob)
     assert isinstance(described, inspect.StructType)
     return described
@@ -51,12 +50,12 @@ def written(path: Path) -> str:
 
 
 def problems(value: object) -> tuple[Problem, ...]:
-    """Return every place where a job, or what a file says about one, has a wrong type."""
+    """Return every value of a job, or of a file's content, that has a wrong type."""
     return problems_in(value, job_type())
 
 
 def problems_in(value: object, wanted: inspect.Type) -> tuple[Problem, ...]:
-    """Return every place where a value differs from a type, as msgspec describes it."""
+    """Return every value that does not match a type, as described by msgspec."""
     return tuple(_walk(value, wanted, ()))
 
 
@@ -218,7 +217,7 @@ def _words(wanted: inspect.EnumType) -> tuple[str, ...]:
 
 
 def called(wanted: inspect.Type) -> str:
-    """Return what a type is called in a sentence: `a whole number`, `a list of text`."""
+    """Return a type's name for messages: `a whole number`, `a list of text`."""
     match wanted:
         case inspect.UnionType():
             return _called_union(wanted)

@@ -1,4 +1,4 @@
-"""What a job used and for how long, in numbers: the row that `mpijob acct` shows, and which rows are wanted."""
+"""Accounting records: what a job used and for how long, and queries for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOUR = 3600.0
 
 
 class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one worker used in one attempt, summed up over its samples."""
+    """What one worker used in one attempt, as sums over its samples."""
 
     worker: int
     attempt: int = 1
@@ -79,7 +79,7 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def counted(self) -> float:
-        """The moment to whose month the job belongs: its end, or its beginning while it goes on."""
+        """The time that decides the month of a job's record: its end, or its start while it runs."""
         return self.ended or self.started or self.created
 
 

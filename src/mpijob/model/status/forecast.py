@@ -1,4 +1,4 @@
-"""When a job that waits will start: what was estimated, on what basis, and what came of it."""
+"""Estimated starts of waiting jobs, their basis, and their accuracy."""
 
 from __future__ import annotations
 

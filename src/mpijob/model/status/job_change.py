@@ -1,4 +1,4 @@
-"""What is told to whoever keeps an eye on every job: states (`JobState`), jobs that are gone, and signs of life."""
+"""What a watch on all jobs yields: states (`JobState`), deleted jobs, and heartbeats."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mpijob.model.status.state import JobState
 
 
 class Gone(msgspec.Struct, frozen=True):
-    """A job that is not there any more."""
+    """A job that does not exist any more."""
 
     ref: JobRef
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """The engine is reachable and all changes were delivered; or `trouble` has the reason why not."""
+    """The engine is reachable and all changes were delivered; otherwise `trouble` has the reason."""
 
     trouble: MpiJobError | None = None
 

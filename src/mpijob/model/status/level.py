@@ -1,4 +1,4 @@
-"""How serious a line of a log is; `log_level` finds it in the line."""
+"""Severity levels of log lines; `log_level` finds the level of a line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How serious a program says that a line is; from the least to the most."""
+    """Severity of a line, from the least to the most."""
 
     TRACE = "trace"
     DEBUG = "debug"
@@ -17,5 +17,5 @@ class Level(StrEnum):
 
     @property
     def weight(self) -> int:
-        """Its place in the order, from 0."""
+        """Its position in the order, from 0."""
         return list(Level).index(self)

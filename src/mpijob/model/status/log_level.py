@@ -1,9 +1,8 @@
-"""How serious a line is, by the words that common loggers put at its beginning.
+"""The severity of a log line, by the forms of common loggers.
 
-Known are Python's logging and warnings, glog and its family (TensorFlow, PyTorch, Horovod, klog), NCCL,
-DeepSpeed, JSON lines, logfmt, compilers' `error:`, Python's tracebacks and the last words of MPI and libc. Only
-the beginning of a line is looked at, and each look is linear in it. A line that says nothing has no level;
-whether it goes on with the line before is for `observation/logs/pipeline` to say.
+Known are Python's logging and warnings, glog's family (TensorFlow, PyTorch, Horovod, klog), NCCL, DeepSpeed, JSON
+lines, logfmt, compilers' `error:`, Python's tracebacks, and last messages of MPI and libc. Other lines have no level;
+`observation/logs/pipeline` decides whether they continue the line before.
 """
 
 from __future__ import annotations
@@ -12,8 +11,9 @@ import re
 
 from mpijob.model.status.level import Level
 
-_LOOKED_AT_BYTES = 240
-# Of a line's beginning that are looked at: time, place, name, level.
+# Every line of every job is examined: only its beginning, by patterns that need linear time.
+_EXAMINED_BYTES = 240
+# Words at a line's beginning that are examined: time, position, logger, level.
 _MOST_WORDS = 14
 # Words between a time stamp and the level: host, logger, thread.
 _NAMES_BEFORE = 3
@@ -52,13 +52,13 @@ _NAMED = re.compile(
     rb"""["']?\b(?:level|levelname|log_?level|log\.level|severity|lvl)["']?\s?[=:]\s?["']?([A-Za-z]{3,11}|\d\d)\b""",
     re.IGNORECASE,
 )
-_SPOKEN = re.compile(
+_COMPILER = re.compile(
     rb"(?:[\w./+-]{1,80}:(?:\d+:){0,2} ?)?(?:(fatal) error|(error|warning|note|info|debug))(?:\[[\w-]*\])?: ",
     re.IGNORECASE,
 )
 _WARNED = re.compile(rb"\S{1,160}:\d+: \w*Warning: ")
 _RAISED = re.compile(rb"(?:[A-Za-z_]\w*\.){0,6}[A-Z]\w*(?:Error|Exception|Interrupt)(?::|\s*$)")
-_SAID = (
+_MESSAGES = (
     (b"Traceback (most recent call last)", Level.ERROR),
     (b"*** An error occurred in", Level.ERROR),
     (b"*** Process received signal ***", Level.FATAL),
@@ -74,22 +74,22 @@ _BETWEEN = re.compile(r"[\s\[\](){}|<>:;,=\"'-]+")
 
 def find(text: bytes) -> Level | None:
     """Return the level that a line names, or None."""
-    head = text[:_LOOKED_AT_BYTES].lstrip()
+    head = text[:_EXAMINED_BYTES].lstrip()
     if rank := _TORCH.match(head):
         head = head[rank.end() :]
-    return _lettered(head) or _named(head) or _spoken(head) or _worded(head)
+    return _by_letter(head) or _by_field(head) or _by_message(head) or _by_word(head)
 
 
-def _lettered(head: bytes) -> Level | None:
+def _by_letter(head: bytes) -> Level | None:
     if found := _LETTERED.match(head):
         return _LETTERS[(found[1] or found[2] or found[3]).decode()]
-    if b"NCCL " in head and (said := _NCCL.search(head)):
-        return _WORDS[said[1].decode()]
+    if b"NCCL " in head and (match := _NCCL.search(head)):
+        return _WORDS[match[1].decode()]
     return None
 
 
-def _named(head: bytes) -> Level | None:
-    """JSON lines and logfmt; numbers are pino's and bunyan's, or Python's, which agree from 20 to 50 by one step."""
+def _by_field(head: bytes) -> Level | None:
+    # JSON lines and logfmt. Numbers are pino's and bunyan's (10 to 60), which Python's (10 to 50) resemble.
     if not (head.startswith(b"{") or b"=" in head) or not (found := _NAMED.search(head)):
         return None
     word = found[1].decode().upper()
@@ -99,19 +99,20 @@ def _named(head: bytes) -> Level | None:
     return steps.get(int(word) // 10)
 
 
-def _spoken(head: bytes) -> Level | None:
-    if found := _SPOKEN.match(head):
+def _by_message(head: bytes) -> Level | None:
+    if found := _COMPILER.match(head):
         return Level.FATAL if found[1] else _WORDS[found[2].decode().upper()]
     if _WARNED.match(head):
         return Level.WARNING
-    for words, level in _SAID:
+    for words, level in _MESSAGES:
         if head.startswith(words):
             return level
     return Level.ERROR if _RAISED.match(head) else None
 
 
-def _worded(head: bytes) -> Level | None:
-    """A word in capitals at the very beginning, or behind a time stamp or a bracket and a few names."""
+def _by_word(head: bytes) -> Level | None:
+    # A level in capitals at the beginning, or after a timestamp or a bracket and a few names: prose has such words,
+    # too.
     words = _BETWEEN.split(head.decode("latin-1"), maxsplit=_MOST_WORDS)[:_MOST_WORDS]
     words = words[1:] if words and not words[0] else words
     headed = head[:1] in b"[(<|" and bool(head)

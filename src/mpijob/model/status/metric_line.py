@@ -34,9 +34,9 @@ def report(*, step: SupportsFloat | None = None, **values: SupportsFloat) -> Non
     >>> mpijob.report(step=1, loss=0.5)
     mpijob-report {"step": 1, "loss": 0.5}
     """
-    told = {} if step is None else {"step": step}
-    numbers = {name: _number(name, value) for name, value in {**told, **values}.items()}
-    # Whoever listened is gone: no reason to end a training.
+    fields = {} if step is None else {"step": step}
+    numbers = {name: _number(name, value) for name, value in {**fields, **values}.items()}
+    # Nobody reads the output any more: no reason to end a training.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.write(f"{WORD} {json.dumps(numbers)}\n")
         sys.stdout.flush()
@@ -46,7 +46,7 @@ def _number(name: str, value: SupportsFloat) -> float | int:
     if isinstance(value, int):
         return int(value)
     try:
-        # Of numpy, torch and their like too.
+        # Also values of numpy and torch.
         return float(value)
     except (TypeError, ValueError):
         raise TypeError(f"mpijob.report takes numbers, and {name} is a {type(value).__name__}") from None

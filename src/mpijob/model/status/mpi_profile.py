@@ -1,7 +1,6 @@
-"""What ranks did with MPI: where their time went, who sent how much to whom, who waited for whom.
+"""Profiles of MPI calls: time, traffic between ranks, and waiting.
 
-A rank's own part is what `observation/metrics/mpi_profile_file` reads; `observation/metrics/mpi_profile` puts the
-parts of a job together.
+`observation/metrics/mpi_profile_file` reads each rank's part, `observation/metrics/mpi_profile` combines them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A whole cluster at a glance, for whoever runs it: namespaces, their jobs and quotas, and the queues behind them."""
+"""An overview of a cluster for administrators: namespaces, jobs, quotas, and queues."""
 
 from __future__ import annotations
 

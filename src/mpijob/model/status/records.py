@@ -1,4 +1,4 @@
-"""What is said and measured while a job runs: events, log lines, samples."""
+"""Records of a running job: events, log lines, samples."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ class Role(StrEnum):
     RANK = "rank"
 
 
-# Who speaks for the program; a worker itself tells of its connections.
+# Output of the program itself; a worker's own log is about its connections.
 PROGRAM = (Role.LAUNCHER, Role.RANK)
 
 
 class Mark(StrEnum):
     """What is special about a line: why it is shown, or what is missing."""
 
-    # It holds what was looked for.
+    # It matches the search.
     MATCH = "match"
-    # It stands beside a line that was wanted.
+    # A neighbour of a matching line.
     CONTEXT = "context"
-    # Lines between it and the one before were left out.
+    # Lines before it were left out.
     APART = "apart"
-    # Said by mpijob: output may be missing here.
+    # Added by mpijob: output may be missing here.
     GAP = "gap"
-    # Its end was left out, because it is too long.
+    # Cut off, because it is too long.
     CUT = "cut"
-    # The stream ended behind it without a newline.
+    # The stream ended after it without a newline.
     OPEN = "open"
 
 
@@ -82,7 +82,7 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def level(self) -> Level | None:
         """How serious the program says that it is, if it says so in a form that is known."""
-        # Patterns: only for those who ask.
+        # The patterns are compiled at the first use.
         from mpijob.model.status import log_level
 
         return log_level.find(self.text)

@@ -1,7 +1,7 @@
-"""Where ranks stand at one moment: the stack of each, and how much of it could be seen.
+"""Call stacks of ranks at one moment.
 
-Engines collect them (`backends`), `stack_dump` reads what py-spy, gdb and /proc say, `observation/health/stacks`
-groups them into sentences.
+Engines collect them, `stack_dump` parses the output of py-spy, gdb and /proc, and `observation/health/stacks` groups
+them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is seen: phases, workers, ranks. Derived from observations, never believed."""
+"""The observed state of jobs: phases, workers, ranks. It is derived from observations."""
 
 from __future__ import annotations
 
@@ -125,13 +125,13 @@ class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
 class LauncherPhase(StrEnum):
     """How far a launcher has come."""
 
-    # It has no place yet, or waits for its workers.
+    # Without a node, or waiting for its workers.
     PENDING = "Pending"
-    # It has its node; its image, its volumes or its workers are being prepared.
+    # On a node; image, volumes or workers are being prepared.
     SCHEDULED = "Scheduled"
-    # Its process runs and looks for the workers.
+    # Its process runs and connects to the workers.
     STARTING = "Starting"
-    # Every worker has answered it; the ranks are being started and counted.
+    # Every worker has responded; the ranks are being started and counted.
     READY = "Ready"
     # The job's command runs.
     RUNNING = "Running"
