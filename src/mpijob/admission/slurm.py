@@ -20,9 +20,9 @@ def refuse(job: MPIJob, slurm: SlurmFacts) -> None:
     _names(job, slurm, partition)
     components = [*zip(job.parts, layouts(job, slurm.nodes), strict=True)]
     if found := [
-        *(one for part, shape in components for one in _over_partition(job, part, partition, shape)),
+        *(finding for part, shape in components for finding in _over_partition(job, part, partition, shape)),
         *_too_long(job, f"partition '{partition.name}' allows", partition.max_seconds),
-        *(one for limit in slurm.limits for one in _over_limit(job, limit, components)),
+        *(finding for limit in slurm.limits for finding in _over_limit(job, limit, components)),
     ]:
         raise QuotaExceeded(
             "\n".join(one.message for one in found), hint=found[0].hint, findings=tuple(found)
@@ -164,8 +164,8 @@ def _nodes(job: MPIJob, part: Part, slurm: SlurmFacts, partition: Partition, sha
     message = f"{_subject(part)} requests {asked}; partition '{partition.name}' has {fits} such, {has}"
     workers = fits * shape.workers_per_node
     hint, fixes = _fewer(job, part, workers, "reduce the resources of a worker", " of this size")
-    told = Finding(code="QUOTA_EXCEEDED", message=message, hint=hint, field="workers", fixes=fixes)
-    raise QuotaExceeded(message, hint=hint, findings=(told,))
+    finding = Finding(code="QUOTA_EXCEEDED", message=message, hint=hint, field="workers", fixes=fixes)
+    raise QuotaExceeded(message, hint=hint, findings=(finding,))
 
 
 def _nodes_of_all(
@@ -179,11 +179,11 @@ def _nodes_of_all(
         f"the groups of the job need {wanted} nodes, and two groups never share one; "
         f"partition '{partition.name}' has {there}"
     )
-    part, shape = next(one for one in components if one[0].group == job.resizable.group)
+    part, shape = next(component for component in components if component[0].group == job.resizable.group)
     fits = (there - (wanted - shape.nodes)) * shape.workers_per_node
     hint, fixes = _fewer(job, part, max(0, fits), "use fewer groups, or another partition")
-    told = Finding(code="QUOTA_EXCEEDED", message=message, hint=hint, field="workers", fixes=fixes)
-    raise QuotaExceeded(message, hint=hint, findings=(told,))
+    finding = Finding(code="QUOTA_EXCEEDED", message=message, hint=hint, field="workers", fixes=fixes)
+    raise QuotaExceeded(message, hint=hint, findings=(finding,))
 
 
 def _as_if_up(node: NodeRoom) -> NodeRoom:
@@ -237,8 +237,10 @@ def _of_nodes(part: Part, shape: Layout, slurm: SlurmFacts) -> Iterator[Finding]
         most = now * shape.workers_per_node
         room = f"{most} worker{'s' * (most != 1)} of this size would start now"
         down = sum(not node.usable for node in slurm.nodes)
-        gone = f"; {down} of {len(slurm.nodes)} nodes are down or drained (sinfo -R says why)" if down else ""
-        message = f"{now} of {shape.nodes} nodes that {_subject(part)} needs are free now{gone}"
+        unavailable = (
+            f"; {down} of {len(slurm.nodes)} nodes are down or drained (sinfo -R says why)" if down else ""
+        )
+        message = f"{now} of {shape.nodes} nodes that {_subject(part)} needs are free now{unavailable}"
         yield _finding(
             "WILL_WAIT", message, f"the job waits in the queue and starts automatically; {room}", ""
         )

@@ -99,16 +99,16 @@ def own_ranks(job: MPIJob, limits: Limits) -> Findings:
         yield _ranks_differ(job, own, own.ranks)
     slots = {part.job.slots for part in job.parts}
     if own.per_worker is not None and slots != {own.per_worker}:
-        said = f"{own.program} {own.ranks_option} asks for {own.per_worker} ranks on each worker"
-        message = f"{said}, but the job has slots: {', '.join(map(shown, sorted(slots)))}"
+        asked = f"{own.program} {own.ranks_option} asks for {own.per_worker} ranks on each worker"
+        message = f"{asked}, but the job has slots: {', '.join(map(shown, sorted(slots)))}"
         patch = None if job.groups else {"slots": own.per_worker}
         yield error("command", message, f"use slots: {own.per_worker}", patch)
 
 
 def _ranks_differ(job: MPIJob, own: OwnLauncher, ranks: int) -> Finding:
-    said = f"{own.program} {own.ranks_option} asks for {ranks} ranks"
+    asked = f"{own.program} {own.ranks_option} asks for {ranks} ranks"
     world = counted_slots(job) if job.ranks is None else "ranks"
-    message = f"{said}, but the job has {shown(job.world)} ({world})"
+    message = f"{asked}, but the job has {shown(job.world)} ({world})"
     patch = {"ranks": ranks} if 0 < ranks <= job.total_slots else None
     remedy = f"set ranks: {ranks}" if patch else f"change workers and slots to get {ranks} ranks"
     hint = f"remove {own.ranks_option}, use {own.ranks_option} {shown(job.world)}, or {remedy}"

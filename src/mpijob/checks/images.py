@@ -96,10 +96,10 @@ def _mpi(image: Image) -> Iterator[Finding]:
 
 
 def _several(image: Image) -> Iterator[Finding]:
-    families = {one.family for one in image.mpis}
+    families = {mpi.family for mpi in image.mpis}
     if len(families) < 2:
         return
-    listed = ", ".join(f"{one} in {one.path.rpartition('/')[0]}" for one in image.mpis)
+    listed = ", ".join(f"{mpi} in {mpi.path.rpartition('/')[0]}" for mpi in image.mpis)
     own = NAMES[image.launcher_family] if image.launcher_family else "unknown"
     yield Finding(
         code="IMAGE_SEVERAL_MPI",
@@ -201,12 +201,14 @@ def _unknown_user(image: Image) -> Iterator[Finding]:
 def _sshd_config(image: Image) -> Iterator[Finding]:
     if image.sshd is None:
         return
-    told = {**_DEFAULTS, **image.sshd.settings}
-    port = int(told["port"]) if told["port"].isdecimal() else 22
-    lacks = [f"Port is {told['port']}"] if port < _LEAST_PORT else []
-    lacks += [f"PidFile is {told['pidfile']}"] if told["pidfile"].startswith(("/run", "/var/run")) else []
-    lacks += ["UsePAM is yes"] if told["usepam"].lower() == "yes" else []
-    lacks += ["StrictModes is yes"] if told["strictmodes"].lower() == "yes" else []
+    settings = {**_DEFAULTS, **image.sshd.settings}
+    port = int(settings["port"]) if settings["port"].isdecimal() else 22
+    lacks = [f"Port is {settings['port']}"] if port < _LEAST_PORT else []
+    lacks += (
+        [f"PidFile is {settings['pidfile']}"] if settings["pidfile"].startswith(("/run", "/var/run")) else []
+    )
+    lacks += ["UsePAM is yes"] if settings["usepam"].lower() == "yes" else []
+    lacks += ["StrictModes is yes"] if settings["strictmodes"].lower() == "yes" else []
     if lacks:
         yield Finding(
             code="IMAGE_SSHD_CONFIG",

@@ -36,7 +36,7 @@ CASES: dict[str, tuple[MPIJob, Shape]] = {
 
 def documents(name: str) -> tuple[dict[str, object], ...]:
     job, shape = CASES[name]
-    settled, _ = presets.settle(job, EVERYTHING)
+    settled, _ = presets.apply(job, EVERYTHING)
     write = mpijob.write if name.startswith("mpijob") else trainjob.write
     return tuple(dict(one) for one in write(settled, shape))
 
@@ -57,7 +57,7 @@ def test_a_preset_becomes_exactly_these_documents(name: str) -> None:
 @pytest.mark.req("AC8-rdma")
 def test_every_preset_is_written_out_and_named_in_the_label() -> None:
     assert tuple(presets.PRESETS) == PRESETS
-    settled, said = presets.settle(a_job(presets=("infiniband", "nccl", "nccl")), EVERYTHING)
+    settled, said = presets.apply(a_job(presets=("infiniband", "nccl", "nccl")), EVERYTHING)
     assert (settled.presets, settled.labels[presets.LABEL], said) == ((), "infiniband.nccl", ())
     assert settled.resources.others == {"rdma/hca": "1"}
     assert settled.env["OMPI_MCA_pml"] == "ucx"
@@ -71,7 +71,7 @@ def test_what_the_job_says_itself_wins() -> None:
         resources=Resources(others={"rdma/ib0": "2"}),
         volumes=(Volume(mount="/dev/shm", kind=VolumeKind.SHM, size="1Gi"),),
     )
-    settled, _ = presets.settle(own, frozenset({"rdma/ib0"}))
+    settled, _ = presets.apply(own, frozenset({"rdma/ib0"}))
     assert (settled.env["UCX_TLS"], settled.env["NCCL_DEBUG"]) == ("dc", "INFO")
     assert settled.launch.bind_to == "numa"
     assert settled.resources.others == {"rdma/ib0": "2"}
@@ -79,22 +79,22 @@ def test_what_the_job_says_itself_wins() -> None:
 
 
 def test_gpu_direct_is_for_workers_with_nvidia_gpus() -> None:
-    with_gpus, _ = presets.settle(a_job(presets=("infiniband",), resources=GPUS), EVERYTHING)
-    without, _ = presets.settle(a_job(presets=("infiniband",)), EVERYTHING)
+    with_gpus, _ = presets.apply(a_job(presets=("infiniband",), resources=GPUS), EVERYTHING)
+    without, _ = presets.apply(a_job(presets=("infiniband",)), EVERYTHING)
     assert with_gpus.env["NCCL_NET_GDR_LEVEL"] == "PHB"
     assert with_gpus.env["UCX_TLS"].endswith("gdr_copy")
     assert "NCCL_NET_GDR_LEVEL" not in without.env
 
 
 def test_the_only_rdma_device_of_a_cluster_is_taken_whatever_it_is_called() -> None:
-    settled, said = presets.settle(a_job(presets=("roce",)), frozenset({"rdma/hca_shared_devices_a", "cpu"}))
+    settled, said = presets.apply(a_job(presets=("roce",)), frozenset({"rdma/hca_shared_devices_a", "cpu"}))
     assert (settled.resources.others, said) == ({"rdma/hca_shared_devices_a": "1"}, ())
 
 
 @pytest.mark.req("Q7", "UC2-AF1")
 @pytest.mark.parametrize("fabric", FABRICS)
 def test_without_the_fabric_the_job_talks_over_tcp_and_says_so(fabric: str) -> None:
-    settled, (warning,) = presets.settle(a_job(presets=(fabric,)), frozenset({"cpu", "memory"}))
+    settled, (warning,) = presets.apply(a_job(presets=(fabric,)), frozenset({"cpu", "memory"}))
     assert settled.resources.others == {}
     assert settled.env["NCCL_IB_DISABLE"] == "1"
     assert settled.env["FI_PROVIDER"] == "tcp"
@@ -105,13 +105,13 @@ def test_without_the_fabric_the_job_talks_over_tcp_and_says_so(fabric: str) -> N
 
 
 def test_where_nobody_may_see_the_machines_the_device_is_asked_for_and_that_is_told() -> None:
-    settled, (notice,) = presets.settle(a_job(presets=("infiniband",)), None)
+    settled, (notice,) = presets.apply(a_job(presets=("infiniband",)), None)
     assert settled.resources.others == {"rdma/hca": "1"}
     assert (notice.code, notice.severity) == ("PRESET_LEFT_OUT", Severity.NOTICE)
 
 
 def test_huge_pages_that_no_machine_has_are_left_out_and_that_is_told() -> None:
-    settled, (notice,) = presets.settle(a_job(presets=("huge-pages",)), frozenset())
+    settled, (notice,) = presets.apply(a_job(presets=("huge-pages",)), frozenset())
     assert (settled.resources.others, settled.labels) == ({}, {})
     assert notice.message == "no node offers hugepages-2Mi: the preset huge-pages is ignored"
 
@@ -159,7 +159,7 @@ def test_the_adapters_of_this_machine_are_told_by_kind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_documents_with_presets_are_read_back_as_the_job_that_ran(name: str) -> None:
-    settled, _ = presets.settle(CASES[name][0], EVERYTHING)
+    settled, _ = presets.apply(CASES[name][0], EVERYTHING)
     read = mpijob.read if name.startswith("mpijob") else trainjob.read
     back = read(documents(name)).job
     assert (back.env, back.resources, back.network) == (settled.env, settled.resources, settled.network)

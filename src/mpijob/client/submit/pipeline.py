@@ -32,7 +32,7 @@ def prepare(job: MPIJob, who: Identity, backend: Backend, *, max_workers: int, r
         from mpijob.formats.jobfile import presets
 
         # Presets become plain fields: what they mean depends on the devices of this engine.
-        job, preset_notices = presets.settle(job, backend.devices())
+        job, preset_notices = presets.apply(job, backend.devices())
         remarks = (*remarks, *preset_notices)
     advice, plan = _admit_and_plan(job, who, backend, replaces)
     return msgspec.structs.replace(plan, notices=(*remarks, *advice, *plan.notices))

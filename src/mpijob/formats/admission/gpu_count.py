@@ -41,9 +41,9 @@ def of_pod(spec: Mapping[str, Any]) -> int:
 
 
 def _of(container: Mapping[str, Any]) -> Counter[str]:
-    said = container.get("resources") or {}
+    resources = container.get("resources") or {}
     found: Counter[str] = Counter()
-    for amounts in (said.get("limits") or {}, said.get("requests") or {}):
+    for amounts in (resources.get("limits") or {}, resources.get("requests") or {}):
         found |= Counter({name: math.ceil(parse(amounts[name])) for name in amounts if is_gpu(name)})
     return found
 

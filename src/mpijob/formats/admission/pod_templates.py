@@ -148,7 +148,7 @@ def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _privileges(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     yield from (words for field, words in _HOST.items() if spec.get(field))
     pod = spec.get("securityContext") or {}
-    yield from (f"the kernel setting {one.get('name')}" for one in pod.get("sysctls") or ())
+    yield from (f"the kernel setting {sysctl.get('name')}" for sysctl in pod.get("sysctls") or ())
     yield from _unconfined(pod)
     yield from (
         f"the host's directory {volume['hostPath'].get('path')}"

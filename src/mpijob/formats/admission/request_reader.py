@@ -50,8 +50,8 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
     )
     before = tuple(pod_templates.read(old, kind, runtime))
     name = metadata.get("name") or request.get("name") or metadata.get("generateName", "")
-    told = _read_job({**document, "kind": kind, "metadata": {**metadata, "name": name}}, runtime)
-    job = told.job
+    result = _read_job({**document, "kind": kind, "metadata": {**metadata, "name": name}}, runtime)
+    job = result.job
     scaled = updating and kind == "MPIJob" and _is_scaled(job, document, old)
     image = job.image if job is not None and not updating else ""
     return Incoming(
@@ -65,12 +65,12 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
         uid_is_own=_uid_is_own(labels.get(well_known.UID_LABEL, ""), request.get("namespace", ""), user),
         owner=owner(document),
         reidentified=tuple(_reidentified(document, old)) if updating else (),
-        contradictions=() if updating else told.contradictions,
+        contradictions=() if updating else result.contradictions,
         egress=() if updating else _egress(document, runtime, request.get("namespace", "")),
         job=job,
-        unreadable=told.unreadable,
-        gpus=told.gpus,
-        worker_gpus=told.worker_gpus,
+        unreadable=result.unreadable,
+        gpus=result.gpus,
+        worker_gpus=result.worker_gpus,
         queue=labels.get(well_known.QUEUE_LABEL, ""),
         deadline_seconds=_policy(document, kind).get("activeDeadlineSeconds"),
         rewritten=frozenset(_rewritten(document, old, kind)) if updating else frozenset(),
@@ -99,8 +99,8 @@ def _reidentified(document: Mapping[str, Any], old: Mapping[str, Any]) -> Iterat
     """Yield the identity labels and annotations that an update adds, changes or removes."""
     now, before = document.get("metadata") or {}, old.get("metadata") or {}
     for place, keys in (("labels", _IDENTITY_LABELS), ("annotations", _IDENTITY_NOTES)):
-        told, was = now.get(place) or {}, before.get(place) or {}
-        yield from (f"metadata.{place}[{key}]" for key in keys if told.get(key) != was.get(key))
+        result, was = now.get(place) or {}, before.get(place) or {}
+        yield from (f"metadata.{place}[{key}]" for key in keys if result.get(key) != was.get(key))
 
 
 def _newly(
@@ -206,8 +206,8 @@ def _job(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> MPIJ
     """Return the MPI job as its engine reads it."""
     if document["kind"] == "MPIJob":
         job = mpijob.native(document)
-        told = passthrough.elastic(document["metadata"].get("annotations") or {})
-        return job if job.elastic is not None else job.replace(elastic=told)
+        elastic = passthrough.elastic(document["metadata"].get("annotations") or {})
+        return job if job.elastic is not None else job.replace(elastic=elastic)
     if document["kind"] == "TrainJob" and runtime is not None and builtin.is_mpi(runtime):
         return trainjob.native([document, runtime])
     return None
@@ -256,17 +256,17 @@ def patches(
     """
     request = review["request"]
     document, kind = request.get("object") or {}, request["kind"]["kind"]
-    made = Patch(document)
+    patch = Patch(document)
     for path, template in pod_templates.templates(document, kind):
-        _harmless(made, path)
+        _harmless(patch, path)
         if restricted:
-            _restricted(made, path, template.get("spec") or {})
+            _restricted(patch, path, template.get("spec") or {})
     own = kind == "MPIJob" or bool(_labels(document).get(well_known.UID_LABEL))
     places = [path for path, _ in pod_templates.templates(document, kind)] if own else []
-    _owned(made, request["userInfo"], places)
+    _owned(patch, request["userInfo"], places)
     if kind in _JOBS:
-        _limited(made, document, kind, deadline_seconds, queue)
-    return made.operations
+        _limited(patch, document, kind, deadline_seconds, queue)
+    return patch.operations
 
 
 class Patch:
@@ -315,52 +315,52 @@ def _set(here: Any, step: str, value: Any) -> None:
     here[int(step) if isinstance(here, list) else step] = value
 
 
-def _harmless(made: Patch, path: str) -> None:
+def _harmless(patch: Patch, path: str) -> None:
     """Keep service meshes (label and annotation, for different versions) and service account tokens out."""
     istio = _escaped("sidecar.istio.io/inject")
-    made.put(f"{path}/metadata/labels/{istio}", "false", anyway=True)
-    made.put(f"{path}/metadata/annotations/{istio}", "false", anyway=True)
-    made.put(f"{path}/metadata/labels/{_escaped('istio.io/dataplane-mode')}", "none")
-    made.put(f"{path}/spec/automountServiceAccountToken", False)
+    patch.put(f"{path}/metadata/labels/{istio}", "false", anyway=True)
+    patch.put(f"{path}/metadata/annotations/{istio}", "false", anyway=True)
+    patch.put(f"{path}/metadata/labels/{_escaped('istio.io/dataplane-mode')}", "none")
+    patch.put(f"{path}/spec/automountServiceAccountToken", False)
 
 
-def _restricted(made: Patch, path: str, spec: Mapping[str, Any]) -> None:
+def _restricted(patch: Patch, path: str, spec: Mapping[str, Any]) -> None:
     # A pod that asks for root is left to the checks.
     if (spec.get("securityContext") or {}).get("runAsUser") != 0:
-        made.put(f"{path}/spec/securityContext/runAsNonRoot", True)
-    made.put(f"{path}/spec/securityContext/seccompProfile", {"type": "RuntimeDefault"})
+        patch.put(f"{path}/spec/securityContext/runAsNonRoot", True)
+    patch.put(f"{path}/spec/securityContext/seccompProfile", {"type": "RuntimeDefault"})
     for field in ("initContainers", "containers"):
         for index, _ in enumerate(spec.get(field) or ()):
             own = f"{path}/spec/{field}/{index}/securityContext"
-            made.put(f"{own}/allowPrivilegeEscalation", False)
-            made.put(f"{own}/capabilities/drop", ["ALL"])
+            patch.put(f"{own}/allowPrivilegeEscalation", False)
+            patch.put(f"{own}/capabilities/drop", ["ALL"])
 
 
-def _owned(made: Patch, who: Mapping[str, Any], places: Iterable[str]) -> None:
+def _owned(patch: Patch, who: Mapping[str, Any], places: Iterable[str]) -> None:
     """Set owner and cost labels to the authenticated user, whatever the document says."""
     user, groups = str(who.get("username", "")), "\n".join(who.get("groups") or ())
-    made.put(f"/metadata/annotations/{_escaped(well_known.OWNER_GROUPS)}", groups, anyway=True)
+    patch.put(f"/metadata/annotations/{_escaped(well_known.OWNER_GROUPS)}", groups, anyway=True)
     for place in ("", *places):
         if label := well_known.as_label(user):
-            made.put(f"{place}/metadata/labels/{_escaped(well_known.OWNER_LABEL)}", label, anyway=True)
-            made.put(
+            patch.put(f"{place}/metadata/labels/{_escaped(well_known.OWNER_LABEL)}", label, anyway=True)
+            patch.put(
                 f"{place}/metadata/labels/{_escaped(well_known.COST_PREFIX + 'user')}", label, anyway=True
             )
-        made.put(f"{place}/metadata/annotations/{_escaped(well_known.OWNER_LABEL)}", user, anyway=True)
+        patch.put(f"{place}/metadata/annotations/{_escaped(well_known.OWNER_LABEL)}", user, anyway=True)
 
 
 def _limited(
-    made: Patch, document: Mapping[str, Any], kind: str, deadline_seconds: float | None, queue: str
+    patch: Patch, document: Mapping[str, Any], kind: str, deadline_seconds: float | None, queue: str
 ) -> None:
     if deadline_seconds is not None:
         above = "/spec/runPolicy" if kind == "MPIJob" else "/spec"
-        made.put(f"{above}/activeDeadlineSeconds", max(1, int(deadline_seconds)))
+        patch.put(f"{above}/activeDeadlineSeconds", max(1, int(deadline_seconds)))
     if not queue:
         return
     waits = controller_notes.read(document) if _policy(document, kind).get("suspend") else None
     if waits is None:
-        made.put(f"/metadata/labels/{_escaped(well_known.QUEUE_LABEL)}", queue)
+        patch.put(f"/metadata/labels/{_escaped(well_known.QUEUE_LABEL)}", queue)
     elif not waits.queue:
         # With the queue's label it would start before the other jobs have ended.
         place = f"/metadata/annotations/{_escaped(well_known.AFTER_ANNOTATION)}"
-        made.put(place, controller_notes.written(controller_notes.Note(waits.jobs, queue)), anyway=True)
+        patch.put(place, controller_notes.written(controller_notes.Note(waits.jobs, queue)), anyway=True)

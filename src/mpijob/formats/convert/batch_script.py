@@ -71,11 +71,16 @@ def read(text: str, file: str = "") -> Converted:
 def _unrequested(request: Request) -> list[FieldEntry]:
     """Return the resources that the script does not ask for; they begin the report."""
     found: list[tuple[str, str, str]] = []
-    if not any(one.memory or one.memory_per_core or one.memory_per_gpu for one in request.components):
+    if not any(
+        component.memory or component.memory_per_core or component.memory_per_gpu
+        for component in request.components
+    ):
         found.append(("memory", "no request and no limit are set", "set resources.memory"))
     if not request.components:
         found.append(("size", "the job has 4 workers with one slot each", "set workers and slots"))
-    elif all(one == Asked(nodes=one.nodes, memory=one.memory) for one in request.components):
+    elif all(
+        component == Asked(nodes=component.nodes, memory=component.memory) for component in request.components
+    ):
         found.append(("cpu", "the job gets one core for each worker", "set slots or resources.cpu"))
     return [
         FieldEntry(what, FieldOutcome.CHANGED, UNASKED, "", f"{what} is not requested: {gets}", todo)
@@ -97,17 +102,17 @@ def _with_name(entry: FieldEntry, name: str) -> FieldEntry:
 
 def _shape(request: Request) -> dict[str, Any]:
     """Return the size of the job: the first component is the job's own, the others are groups of workers."""
-    first, *others = (shaped(one) for one in request.components)
+    first, *others = (shaped(component) for component in request.components)
     kind = "het-group" if request.system == "Slurm" else "chunk"
     if kind == "chunk" and all(
-        msgspec.structs.replace(one, workers=first.workers) == first for one in others
+        msgspec.structs.replace(other, workers=first.workers) == first for other in others
     ):
-        return first.fields | {"workers": first.workers + sum(one.workers for one in others)}
+        return first.fields | {"workers": first.workers + sum(other.workers for other in others)}
     if not others:
         return first.fields
     groups = tuple(
         WorkerGroup(name=f"{kind}-{at}", workers=one.workers, slots=one.slots, resources=one.resources)
         for at, one in enumerate(others, start=1)
     )
-    workers = first.workers + sum(one.workers for one in others)
+    workers = first.workers + sum(other.workers for other in others)
     return first.fields | {"workers": workers, "ranks": None, "groups": groups}

@@ -67,9 +67,13 @@ def documents(
             converted.append(mpijob_manifests.read(one, keep=to == "mpijob", file=file))
         elif one.get("kind") == trainjob.JOB:
             named = ((one.get("spec") or {}).get("runtimeRef") or {}).get("name")
-            mine = [runtime for runtime in runtimes if (runtime.get("metadata") or {}).get("name") == named]
-            used += mine[:1]
-            converted.append(trainjob_manifests.read([one, *mine[:1]], keep=to == "trainjob", file=file))
+            own_runtimes = [
+                runtime for runtime in runtimes if (runtime.get("metadata") or {}).get("name") == named
+            ]
+            used += own_runtimes[:1]
+            converted.append(
+                trainjob_manifests.read([one, *own_runtimes[:1]], keep=to == "trainjob", file=file)
+            )
     if not converted:
         kinds = ", ".join(sorted({str(one.get("kind")) for one in found}))
         raise InvalidJob(
@@ -83,7 +87,9 @@ def _with_others(first: Converted, others: Sequence[Mapping[str, Any]]) -> Conve
     """Return the result with a line on objects of the file that are not jobs."""
     if not others:
         return first
-    names = [f"{one.get('kind')} {(one.get('metadata') or {}).get('name', '')}".strip() for one in others]
+    names = [
+        f"{other.get('kind')} {(other.get('metadata') or {}).get('name', '')}".strip() for other in others
+    ]
     note = "these objects are not jobs and are ignored"
     todo = "if the job needs them, apply them with kubectl"
     entry = FieldEntry("other documents", FieldOutcome.DROPPED, ", ".join(names), "", note, todo)

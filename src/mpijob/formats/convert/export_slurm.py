@@ -270,7 +270,7 @@ class Writer:
     def _programs(self, srun: list[str]) -> list[str]:
         """Return the file for several programs and the line that starts them."""
         several = self.job.programs
-        argvs = [(*one.command, *one.args) for one in several]
+        argvs = [(*job.command, *job.args) for job in several]
         unreported = [all(_fits_table(word) for word in argv) for argv in argvs]
         lines: list[str] = []
         for index, argv in enumerate(argvs):
@@ -278,7 +278,7 @@ class Writer:
                 name = self._free(f"program-{index}.sh")
                 lines += [f"cat > {name} <<'{_EOF}'", f"exec {shlex.join(argv)}", _EOF]
                 argvs[index] = ("bash", name)
-        if all(unreported) and not any(one.env for one in several):
+        if all(unreported) and not any(job.env for job in several):
             self._exact("programs", "srun --multi-prog")
         else:
             note = (
@@ -286,7 +286,7 @@ class Writer:
             )
             self._changed("programs", "srun --multi-prog", note, "set such variables in the program")
         table = _table([(one.ranks, argv) for one, argv in zip(several, argvs, strict=True)])
-        name, ranks = self._free(_TABLE), sum(one.ranks for one in several)
+        name, ranks = self._free(_TABLE), sum(job.ranks for job in several)
         lines += [f"cat > {name} <<'{_EOF}'", table.rstrip("\n"), _EOF]
         return [*lines, " ".join([*srun, f"--ntasks={ranks}", "--multi-prog", name])]
 

@@ -67,7 +67,7 @@ def read(path: str, data: bytes) -> Clue | None:
 def _version(data: bytes, family: Family) -> str:
     """Return the version in a library: the largest of the texts that look like one."""
     least, most = _MAJORS[family]
-    words = [one.decode() for one in _WORD.findall(data)]
+    words = [word.decode() for word in _WORD.findall(data)]
     return next(
         (word for word in words if least <= int(word.split(".")[0]) <= most and word.count(".") == 2), ""
     )

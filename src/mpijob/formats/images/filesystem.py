@@ -96,7 +96,7 @@ def describe(origin: Origin, config: Config, entries: Mapping[str, Entry]) -> Im
     tree = Tree(entries)
     search = config.env.get("PATH") or _PATH
     mpis = _mpis(tree)
-    launcher = next(filter(None, (tree.program(one, search) for one in _LAUNCHERS)), "")
+    launcher = next(filter(None, (tree.program(launcher, search) for launcher in _LAUNCHERS)), "")
     python = next(filter(None, (tree.program(one, search) for one in ("python3", "python"))), "")
     sshd = tree.program("sshd", f"{search}:{_PATH}")
     ssh = tree.program("ssh", search)
@@ -153,13 +153,20 @@ def _by_interface(path: str) -> str:
     number = _NUMBERED.search(path)
     if number is None:
         return ""
-    seen = int(number[1]), int(number[2])
-    return next((version for least, version in _INTERFACES if seen >= least and seen[0] == least[0]), "")
+    version_numbers = int(number[1]), int(number[2])
+    return next(
+        (
+            version
+            for least, version in _INTERFACES
+            if version_numbers >= least and version_numbers[0] == least[0]
+        ),
+        "",
+    )
 
 
-def _cuda_aware(tree: Tree, told: bool | None, family: Family) -> bool | None:
+def _cuda_aware(tree: Tree, by_file: bool | None, family: Family) -> bool | None:
     """Return whether an MPI library supports GPU memory, None if the files do not decide it."""
-    if told:
+    if by_file:
         return True
     if any(_CUDA_PARTS.fullmatch(path) for path in tree.entries):
         return True
@@ -179,7 +186,7 @@ def _launcher_family(tree: Tree, launcher: str, mpis: tuple[Mpi, ...]) -> Family
     for family, names in by_program:
         if any(tree.get(f"/{beside}/{name}") for name in names):
             return family
-    families = {one.family for one in mpis}
+    families = {mpi.family for mpi in mpis}
     return families.pop() if len(families) == 1 else None
 
 

@@ -109,12 +109,12 @@ def several(second: Node, count: int = 2) -> Finding:
 
 
 def _jobs(forest: YamlDocuments, file: str) -> tuple[MPIJob, ...]:
-    seen = [_plain_values(root) for root in forest.roots]
+    documents = [_plain_values(root) for root in forest.roots]
     refused_places = {(one.line, one.column) for one in forest.findings}
-    wrong = [one for _, found in seen for one in found if (one.line, one.column) not in refused_places]
+    wrong = [one for _, found in documents for one in found if (one.line, one.column) not in refused_places]
     if wrong or forest.findings:
         raise refused([*forest.findings, *wrong], file)
-    return tuple(codec.convert(tree, MPIJob) for tree, _ in seen)
+    return tuple(codec.convert(tree, MPIJob) for tree, _ in documents)
 
 
 def _plain_values(root: Node) -> tuple[Any, list[Finding]]:

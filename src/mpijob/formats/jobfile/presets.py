@@ -82,26 +82,26 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
-def settle(job: MPIJob, devices: frozenset[str] | None) -> tuple[MPIJob, tuple[Finding, ...]]:
+def apply(job: MPIJob, devices: frozenset[str] | None) -> tuple[MPIJob, tuple[Finding, ...]]:
     """Return the job with its presets as settings, and what was left out.
 
     `devices` are the kinds of devices on the nodes, None if unknown.
     """
-    names, said = [], list[Finding]()
+    names, findings = [], list[Finding]()
     for name in dict.fromkeys(job.presets):
         device = _device(job, name, devices)
         if device and devices is not None and device not in devices:
-            said.append(_absent(name, device))
+            findings.append(_absent(name, device))
             names += ["tcp"] if name in FABRICS else []
             continue
         names.append(name)
-        said += [_unseen(name, device)] if device and devices is None else []
+        findings += [_unseen(name, device)] if device and devices is None else []
         if device:
             job = _asking(job, {device: "1" if name in FABRICS else PRESETS[name].others[device]})
     for name in names:
         job = _applied(job, PRESETS[name], devices)
     label = {LABEL: ".".join(names)} if names else {}
-    return job.replace(presets=(), labels={**job.labels, **label}), tuple(said)
+    return job.replace(presets=(), labels={**job.labels, **label}), tuple(findings)
 
 
 def _device(job: MPIJob, name: str, devices: frozenset[str] | None) -> str:
@@ -110,8 +110,8 @@ def _device(job: MPIJob, name: str, devices: frozenset[str] | None) -> str:
         return HUGE_PAGES
     if name not in FABRICS:
         return ""
-    own = next((one for one in job.resources.others if one.startswith(FABRIC_DEVICES)), "")
-    there = [one for one in sorted(devices or ()) if one.startswith(_RDMA)]
+    own = next((other for other in job.resources.others if other.startswith(FABRIC_DEVICES)), "")
+    there = [device for device in sorted(devices or ()) if device.startswith(_RDMA)]
     only = there[0] if FABRICS[name].startswith(_RDMA) and len(there) == 1 else ""
     return own or only or FABRICS[name]
 

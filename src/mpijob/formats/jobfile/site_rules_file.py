@@ -32,8 +32,8 @@ class Read:
         here = path
         while here and here not in self._places:
             here = here[:-1]
-        told = finding("BAD_RULE", self._places[here], message, hint, path)
-        return msgspec.structs.replace(told, file=self._file)
+        located = finding("BAD_RULE", self._places[here], message, hint, path)
+        return msgspec.structs.replace(located, file=self._file)
 
 
 def read(text: str | bytes, *, file: str = "") -> Read:
@@ -48,13 +48,13 @@ def read(text: str | bytes, *, file: str = "") -> Read:
     tree = _plain(forest.roots[0], (), places, names)
     wrong = [
         finding(
-            one.code,
-            _nearest(one.path, names if one.code == "UNKNOWN_FIELD" else places),
-            one.message,
-            one.hint,
-            one.path,
+            problem.code,
+            _nearest(problem.path, names if problem.code == "UNKNOWN_FIELD" else places),
+            problem.message,
+            problem.hint,
+            problem.path,
         )
-        for one in problems_in(tree, inspect.type_info(SiteRules))
+        for problem in problems_in(tree, inspect.type_info(SiteRules))
     ]
     if wrong or forest.findings:
         raise refused([*forest.findings, *wrong], file)

@@ -174,18 +174,18 @@ def _end(text: str, node: yaml.Node) -> int:
 
 def _written(name: str, value: Any, indent: int) -> str:
     """Return a field as lines of YAML."""
-    made = yaml.dump(
+    dumped = yaml.dump(
         {name: value}, Dumper=jobfile_writer.Dumper, sort_keys=False, allow_unicode=True, width=1_000_000
     )
-    return "".join(f"{' ' * indent}{line}\n" if line else "\n" for line in made.rstrip("\n").split("\n"))
+    return "".join(f"{' ' * indent}{line}\n" if line else "\n" for line in dumped.rstrip("\n").split("\n"))
 
 
 def _inline(value: Any) -> str:
-    made = yaml.dump(
+    dumped = yaml.dump(
         value, Dumper=jobfile_writer.Dumper, sort_keys=False, allow_unicode=True, width=1_000_000,
         default_flow_style=True,
     )  # fmt: skip
-    return made.strip().removesuffix("...").strip()
+    return dumped.strip().removesuffix("...").strip()
 
 
 def _end_with_newline(text: str) -> str:

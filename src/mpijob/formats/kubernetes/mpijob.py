@@ -140,7 +140,7 @@ def _scheduling(job: MPIJob, shape: Shape) -> Document:
 
 
 def native(document: Mapping[str, Any]) -> MPIJob:
-    """Return the job as pod_fields by the fields that the operator itself uses, without our annotation."""
+    """Return the job as told by the fields that the operator itself uses, without our annotation."""
     spec, metadata = document["spec"], document["metadata"]
     launcher, worker = _replica(spec, "Launcher"), _replica(spec, "Worker")
     launcher_pod = launcher["template"]["spec"]

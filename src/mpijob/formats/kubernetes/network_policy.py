@@ -138,7 +138,7 @@ def _variables(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -
     containers = [container for pod in pods for container in (pod.get("spec") or {}).get("containers") or ()]
     named = [*((spec.get("trainer") or {}).get("env") or ())]
     named += [variable for container in containers for variable in container.get("env") or ()]
-    return {one["name"]: str(one["value"]) for one in named if one.get("value")}
+    return {name["name"]: str(name["value"]) for name in named if name.get("value")}
 
 
 def _policy(

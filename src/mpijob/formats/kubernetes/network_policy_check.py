@@ -198,7 +198,7 @@ def _block(cidr: str) -> Open:
         net = ipaddress.ip_network(cidr, strict=False)
     except ValueError:
         return Open.MAYBE
-    inside = any(net.version == one.version and net.overlaps(one) for one in _PRIVATE)
+    inside = any(net.version == network.version and net.overlaps(network) for network in _PRIVATE)
     return Open.MAYBE if inside else Open.NO
 
 

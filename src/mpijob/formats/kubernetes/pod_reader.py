@@ -1,6 +1,6 @@
 """Reads pod templates as a job's fields, and returns templates without those fields.
 
-The inverse of `pod_template`. It also reads templates that were not written here, so mounts field is optional.
+The inverse of `pod_template`. It also reads templates that were not written here, so every field is optional.
 `passthrough` has the fields of a job that no template can express.
 """
 
@@ -165,9 +165,9 @@ def _secrets(container: Mapping[str, Any]) -> tuple[Secret, ...]:
 
 
 def _secrets_of_both(main: Mapping[str, Any], launcher_container: Mapping[str, Any]) -> tuple[Secret, ...]:
-    mine = _secrets(main)
-    names = {one.env for one in mine}
-    return (*mine, *(secret for secret in _secrets(launcher_container) if secret.env not in names))
+    from_worker = _secrets(main)
+    names = {one.env for one in from_worker}
+    return (*from_worker, *(secret for secret in _secrets(launcher_container) if secret.env not in names))
 
 
 def _secret_key(one: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -242,8 +242,8 @@ def _strip_container(main: MutableMapping[str, Any]) -> None:
 def _strip_volumes(pod: MutableMapping[str, Any], main: Any) -> None:
     read = {one.mount for one in volumes.read(pod, main)}
     mounts = main.get("volumeMounts") or ()
-    kept = [one for one in mounts if one["mountPath"] not in read or "subPath" in one]
-    unused = {one["name"] for one in mounts if one not in kept} - {one["name"] for one in kept}
+    kept = [mount for mount in mounts if mount["mountPath"] not in read or "subPath" in mount]
+    unused = {mount["name"] for mount in mounts if mount not in kept} - {one["name"] for one in kept}
     used = {
         mount.get("name")
         for other in pod.get("containers") or ()

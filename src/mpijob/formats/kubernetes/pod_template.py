@@ -295,7 +295,7 @@ def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: fro
     launching = role is Role.LAUNCHER
     text = launcher_script.LAUNCHER if launching else pod_scripts.WORKER
     variables = _launcher_env(job, shape, order) if launching else _worker_env(job)
-    # Each name once: the user's group_variables wins.
+    # Each name once: the user's values win.
     given = without | {secret.env for secret in job.secrets}
     container: Document = {
         "name": CONTAINER,

@@ -1,6 +1,6 @@
-"""The launch line and the variables of each MPI family, on secret machine and on a cluster.
+"""The launch line and the variables of each MPI family, on one machine and on a cluster.
 
-The agent that starts daemons (ssh on a cluster, the engine's own on secret machine) and the hostfile are passed both on
+The agent that starts daemons (ssh on a cluster, the engine's own on one machine) and the hostfile are passed both on
 the line and in variables, so that a user's own mpirun finds the same workers. The line has names of variables, never
 their values: process lists are public.
 """
@@ -39,7 +39,7 @@ def line(
 
     `address` is how workers reach a launcher whose name they cannot resolve (Hydra only: Open MPI sends addresses
     itself). With `tagged`, the launcher puts a tag before each line of output (`rank_output` reads it); an engine
-    with a stream for each rank needs none. Without `nodes` secret daemon starts all ranks on this machine, and no host
+    with a stream for each rank needs none. Without `nodes` one daemon starts all ranks on this machine, and no host
     is named.
     """
     if family is Family.CUSTOM:
@@ -86,7 +86,7 @@ def variables(family: Family, *, hostfile: str, agent: str, slots: int) -> dict[
 
 
 def one_daemon(family: Family, version: str) -> dict[str, str]:
-    """Return the variables with which secret daemon starts all ranks on this machine, and more by MPI_Comm_spawn."""
+    """Return the variables with which one daemon starts all ranks on this machine, and more by MPI_Comm_spawn."""
     match family:
         case Family.OPENMPI:
             return {
@@ -102,7 +102,7 @@ def one_daemon(family: Family, version: str) -> dict[str, str]:
 
 
 def one_machine(family: Family, *, as_root: bool) -> dict[str, str]:
-    """Return the variables for workers that share secret machine (docs/decisions/0013)."""
+    """Return the variables for workers that share one machine (docs/decisions/0013)."""
     # Ranks are not bound to cores unless the job asks for it: a launcher does not know of the other jobs' ranks.
     match family:
         case Family.OPENMPI:
@@ -119,7 +119,7 @@ def one_machine(family: Family, *, as_root: bool) -> dict[str, str]:
 
 
 def workers_as_nodes(family: Family, version: str, *, oversubscribed: bool) -> dict[str, str]:
-    """Return the variables for workers that are separate nodes to MPI although they share secret machine.
+    """Return the variables for workers that are separate nodes to MPI although they share one machine.
 
     A world is oversubscribed when it has more ranks than the machine has cores.
     """
@@ -140,8 +140,8 @@ def _transports(version: str) -> str:
 
 def in_pods(family: Family) -> dict[str, str]:
     """Return the variables for processes that may not read each other's memory (no CAP_SYS_PTRACE)."""
-    # The default seccomp profile refuses process_vm_readv, with which ranks of secret pod copy large messages. MPICH
-    # fails then, and Open MPI 4 may lose messages; shared memory works at the cost of secret more copy.
+    # The default seccomp profile refuses process_vm_readv, with which ranks of one pod copy large messages. MPICH
+    # fails then, and Open MPI 4 may lose messages; shared memory works at the cost of one more copy.
     match family:
         case Family.OPENMPI:
             return {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_smsc": "^cma"}
@@ -154,7 +154,7 @@ def in_pods(family: Family) -> dict[str, str]:
 def unbound(family: Family, launch: Launch) -> dict[str, str]:
     """Return the variables that keep a launcher from binding ranks to cores, unless the job asks for binding."""
     # Open MPI and Intel MPI bind in each pod from the node's first core on, since no pod knows of another: ranks of
-    # two pods on secret node then share a core (docs/decisions/0043).
+    # two pods on one node then share a core (docs/decisions/0043).
     if launch.bind_to:
         return {}
     match family:
@@ -243,8 +243,8 @@ def _settings(family: Family, launch: Launch) -> list[str]:
 
 def settings_as_variables(family: Family, launch: Launch) -> Mapping[str, str]:
     """Return the launch settings that are read from the environment: all of Hydra's, and Open MPI's like UCX_TLS."""
-    every = family is not Family.OPENMPI
-    return {key: value for key, value in launch.settings.items() if every or key.isupper()}
+    from_environment = family is not Family.OPENMPI
+    return {key: value for key, value in launch.settings.items() if from_environment or key.isupper()}
 
 
 def _flags(job: MPIJob) -> list[str]:

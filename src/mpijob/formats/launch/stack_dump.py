@@ -2,7 +2,7 @@
 
 The script is POSIX shell for any image and machine. py-spy and gdb stop a rank for a moment; without them it reads
 /proc. It sends no signals, and `SCRIPT` writes no files. Each section of the output has a mark that the caller has
-chosen, so that a program's name cannot be mistaken for thread.
+chosen, so that a program's name cannot be mistaken for one.
 """
 
 from __future__ import annotations

@@ -94,11 +94,12 @@ SHIPPED = (
 
 def shipped(name: str) -> Shipped:
     """Return a shipped runtime by its name, with or without the prefix `mpijob-`."""
-    for one in SHIPPED:
-        if name in (one.name, one.name.removeprefix("mpijob-")):
-            return one
+    for runtime in SHIPPED:
+        if name in (runtime.name, runtime.name.removeprefix("mpijob-")):
+            return runtime
     raise NotFound(
-        f"there is no built-in runtime '{name}'", hint=choice_hint(name, [one.name for one in SHIPPED])
+        f"there is no built-in runtime '{name}'",
+        hint=choice_hint(name, [runtime.name for runtime in SHIPPED]),
     )
 
 

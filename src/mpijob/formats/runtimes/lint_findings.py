@@ -59,9 +59,9 @@ def silent_retries(restart: str, limit: object, hint: str, field: str) -> Findin
 
 def unlisted_hosts(main: Mapping[str, Any], field: str) -> Finding | None:
     """Both engines set the hostfile of Open MPI 4 only; Open MPI 5 ignores those variables."""
-    told = {variable.get("name") for variable in main.get("env") or ()}
+    names = {variable.get("name") for variable in main.get("env") or ()}
     words = " ".join(str(word) for word in (*(main.get("command") or ()), *(main.get("args") or ())))
-    if NEW_HOSTFILE in told or "-hostfile" in words:
+    if NEW_HOSTFILE in names or "-hostfile" in words:
         return None
     message = "Open MPI 5 gets no hostfile: it runs every rank on the launcher, and the job succeeds"
     hint = f"set {NEW_HOSTFILE} in the launcher, or always write mpirun --hostfile {well_known.HOSTFILE}"

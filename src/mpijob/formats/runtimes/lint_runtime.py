@@ -206,9 +206,11 @@ def _sharing(runtime: Mapping[str, Any]) -> Iterator[Finding]:
 def _users(runtime: Mapping[str, Any], name: str) -> tuple[bool, int | None]:
     """Return whether a replicated job runs as a non-root user, and its user ID if that is set."""
     pod = builtin.pod_specs(runtime).get(name) or {}
-    said = dict(pod.get("securityContext") or {}) | dict(_main(runtime, name).get("securityContext") or {})
-    user = said.get("runAsUser")
-    return bool(user or said.get("runAsNonRoot")), user
+    security_context = dict(pod.get("securityContext") or {}) | dict(
+        _main(runtime, name).get("securityContext") or {}
+    )
+    user = security_context.get("runAsUser")
+    return bool(user or security_context.get("runAsNonRoot")), user
 
 
 def _keys(runtime: Mapping[str, Any]) -> Iterator[Finding]:

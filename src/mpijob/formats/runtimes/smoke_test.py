@@ -16,7 +16,7 @@ from mpijob.formats.runtimes import builtin
 WORKERS = 2
 SECONDS = 300
 _SAY = 'echo "mpijob-trial rank=${OMPI_COMM_WORLD_RANK:-?} size=${OMPI_COMM_WORLD_SIZE:-?} host=$(uname -n)"'
-_SAID = re.compile(r"mpijob-trial rank=(\d+) size=(\d+) host=(\S+)")
+_REPORT = re.compile(r"mpijob-trial rank=(\d+) size=(\d+) host=(\S+)")
 
 
 class WorldProof(msgspec.Struct, frozen=True):
@@ -63,8 +63,8 @@ def document(runtime: Mapping[str, Any], name: str, namespace: str) -> Document:
 
 def proof(output: str) -> WorldProof:
     """Return the ranks in the launcher's output."""
-    said = {int(rank): host for rank, _, host in _SAID.findall(output)}
-    return WorldProof(len(said), WORKERS, tuple(sorted(set(said.values()))), WORKERS)
+    hosts_by_rank = {int(rank): host for rank, _, host in _REPORT.findall(output)}
+    return WorldProof(len(hosts_by_rank), WORKERS, tuple(sorted(set(hosts_by_rank.values()))), WORKERS)
 
 
 def image_of(runtime: Mapping[str, Any]) -> str:

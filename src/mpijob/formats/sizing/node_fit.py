@@ -71,7 +71,7 @@ def count(nodes: Iterable[Document], pods: Iterable[Document], job: MPIJob) -> C
     return Count(tuple(usable), number, dict(reasons))
 
 
-def room(counts: Sequence[Count], asks: Iterable[Ask], *, grows: bool) -> NodeCapacity:
+def node_capacity(counts: Sequence[Count], asks: Iterable[Ask], *, grows: bool) -> NodeCapacity:
     """Return how many workers could start now beside the launcher, and how many if nothing else ran.
 
     `counts` are the nodes for each kind of worker; of those, the kind with the fewest nodes is reported.
@@ -80,15 +80,15 @@ def room(counts: Sequence[Count], asks: Iterable[Ask], *, grows: bool) -> NodeCa
     workers = [ask for ask in asked if ask.role == Role.WORKER.value]
     launcher = next((ask.requests for ask in asked if ask.role == Role.LAUNCHER.value), {})
     wanted = [
-        Wanted(frozenset(one.name for one in counted.usable), ask.requests, ask.count)
+        Wanted(frozenset(node.name for node in counted.usable), ask.requests, ask.count)
         for counted, ask in zip(counts, workers, strict=False)
     ]
     if len(wanted) > 1 and not workers[0].group:
         # Only the number of workers without a group can change: they are placed last.
         wanted.append(wanted.pop(0))
-    machines = {one.name: one for counted in counts for one in counted.usable}
+    machines = {node.name: node for counted in counts for node in counted.usable}
     fewest = min(counts, key=lambda counted: len(counted.usable))
-    ready = sum(one.ready for one in fewest.usable)
+    ready = sum(node.ready for node in fewest.usable)
     names = {"cpu", "memory", *(name for ask in workers for name in ask.requests)}
     return NodeCapacity(
         now=_fit({name: dict(one.free) for name, one in machines.items()}, wanted, launcher),
@@ -98,7 +98,8 @@ def room(counts: Sequence[Count], asks: Iterable[Ask], *, grows: bool) -> NodeCa
         unready=len(fewest.usable) - ready,
         passed_over=fewest.passed_over,
         largest={
-            name: max((one.whole.get(name, 0.0) for one in machines.values()), default=0.0) for name in names
+            name: max((machine.whole.get(name, 0.0) for machine in machines.values()), default=0.0)
+            for name in names
         },
         grows=grows,
     )
@@ -174,13 +175,15 @@ def _fit_last(rooms: dict[str, dict[str, float]], wanted: Wanted, launcher: Mapp
     return max(best, 0)
 
 
-def _less(room: Mapping[str, float], pod: Mapping[str, float]) -> dict[str, float]:
-    return {key: amount - pod.get(key, 0.0) - (key == "pods") for key, amount in room.items()}
+def _less(node_capacity: Mapping[str, float], pod: Mapping[str, float]) -> dict[str, float]:
+    return {key: amount - pod.get(key, 0.0) - (key == "pods") for key, amount in node_capacity.items()}
 
 
-def _times(room: Mapping[str, float], pod: Mapping[str, float]) -> int:
+def _times(node_capacity: Mapping[str, float], pod: Mapping[str, float]) -> int:
     wanted = {**pod, "pods": 1.0}
-    fits = [(room.get(key, 0.0) + _ROUNDING) // amount for key, amount in wanted.items() if amount > 0]
+    fits = [
+        (node_capacity.get(key, 0.0) + _ROUNDING) // amount for key, amount in wanted.items() if amount > 0
+    ]
     return max(0, int(min(fits)))
 
 

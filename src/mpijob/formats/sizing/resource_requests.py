@@ -38,7 +38,7 @@ _OBJECTS = {
 }
 
 
-def asks(job: MPIJob, shape: Shape | None = None) -> tuple[Ask, ...]:
+def pod_requests(job: MPIJob, shape: Shape | None = None) -> tuple[Ask, ...]:
     """Return the requests of one worker of each group, and of the launcher."""
     shape = shape or Shape()
     # Amounts do not depend on the image and on volumes, which may be missing or invalid here.
@@ -50,7 +50,7 @@ def asks(job: MPIJob, shape: Shape | None = None) -> tuple[Ask, ...]:
     return (*workers, _ask(Role.LAUNCHER, pod_template.template(plain, shape, Role.LAUNCHER)))
 
 
-def whole(job: MPIJob, engine: str, parts: Iterable[Ask]) -> dict[str, float]:
+def quota_usage(job: MPIJob, engine: str, parts: Iterable[Ask]) -> dict[str, float]:
     """Return what the job adds to each line of a ResourceQuota.
 
     `engine` is the created kind in a quota's form: `trainjobs.trainer.kubeflow.org`.
@@ -104,8 +104,8 @@ def _together(
 
 def amounts(container: Mapping[str, Any], what: str) -> dict[str, float]:
     """Return a container's requests, or its limits, as numbers."""
-    said = (container.get("resources") or {}).get(what) or {}
-    return {name: number(amount) for name, amount in said.items()}
+    stated = (container.get("resources") or {}).get(what) or {}
+    return {name: number(amount) for name, amount in stated.items()}
 
 
 def number(amount: Any) -> float:

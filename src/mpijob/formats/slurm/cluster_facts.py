@@ -44,14 +44,14 @@ def read(job: MPIJob, outputs: Mapping[str, str], default_partition: str) -> Slu
     qos_limits = queries.read_qos(outputs.get(QOS, ""))
     account = job.cost.get("account", "") or (associations[0].account if associations else "")
     usable = [
-        one
-        for one in associations
-        if one.account == account and one.partition in ("", chosen.name if chosen else "")
+        association
+        for association in associations
+        if association.account == account and association.partition in ("", chosen.name if chosen else "")
     ]
-    allowed = tuple(dict.fromkeys(name for one in usable for name in one.qos))
+    allowed = tuple(dict.fromkeys(name for node in usable for name in node.qos))
     qos = _qos(job, allowed)
-    effective_qos = qos or next((one.default_qos for one in usable if one.default_qos), "")
-    limits: list[Limit] = [one.limit for one in usable]
+    effective_qos = qos or next((node.default_qos for node in usable if node.default_qos), "")
+    limits: list[Limit] = [node.limit for node in usable]
     limits += [qos_limits[effective_qos]] if effective_qos in qos_limits else []
     return SlurmFacts(
         cluster=config.get("ClusterName", ""),
@@ -59,7 +59,7 @@ def read(job: MPIJob, outputs: Mapping[str, str], default_partition: str) -> Slu
         partition=chosen,
         partitions=tuple(partition.name for partition in partitions),
         account=account,
-        accounts=tuple(dict.fromkeys(one.account for one in associations)),
+        accounts=tuple(dict.fromkeys(association.account for association in associations)),
         qos=qos,
         all_qos=allowed,
         limits=tuple(limits),

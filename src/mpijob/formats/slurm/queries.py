@@ -390,7 +390,7 @@ def _node(fields: Mapping[str, str]) -> NodeRoom:
         free_cpus=_whole(idle) if usable else 0,
         free_memory_mib=max(0, memory - _whole(fields["AllocMem"])) if usable else 0,
         free_gpus=max(0, gpus - gpu_count(fields["GresUsed"])) if usable else 0,
-        features=tuple(one for one in fields["Features"].split(",") if one not in _NONE),
+        features=tuple(part for part in fields["Features"].split(",") if part not in _NONE),
         usable=usable,
     )
 
@@ -462,7 +462,7 @@ def read_associations(text: str) -> tuple[Association, ...]:
             fields["maxjobs"],
             fields["maxsubmit"],
         )
-        qos = tuple(one for one in fields["qos"].split(",") if one)
+        qos = tuple(part for part in fields["qos"].split(",") if part)
         found.append(Association(fields["account"], fields["partition"], qos, fields["defaultqos"], limit))
     return tuple(found)
 

@@ -1,7 +1,7 @@
 """Events of a job's objects, in the order of time.
 
 Events say what no status does: that an image is being pulled, that a volume cannot be mounted, that an engine was
-refused when it created an object. The API server keeps them for event hour.
+refused when it created an object. The API server keeps them for one hour.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _trainjob(job: Document, runtime: Document | None, jobset: Document | None) 
 
 def _has_launcher(job: Document, jobset: Document | None) -> bool:
     named = [*parts(job, "status", "jobsStatus"), *parts(jobset, "spec", "replicatedJobs")]
-    return any(text(one, "name") == "launcher" for one in named)
+    return any(text(name, "name") == "launcher" for name in named)
 
 
 def _runtime_image(runtime: Document | None) -> str:
@@ -125,9 +125,9 @@ def _shown_by_counts(job: Document, jobset: Document | None, launched: bool) -> 
     counts = parts(job, "status", "jobsStatus") or parts(jobset, "status", "replicatedJobsStatus")
     if not counts:
         return None
-    ready = {text(one, "name") for one in counts if number(one, "ready") or number(one, "succeeded")}
+    ready = {text(count, "name") for count in counts if number(count, "ready") or number(count, "succeeded")}
     if launched:
-        others = {text(one, "name") for one in counts} - {"launcher", *_INITIALIZERS}
+        others = {text(count, "name") for count in counts} - {"launcher", *_INITIALIZERS}
         workers = Phase.INITIALIZING if others and ready >= others else Phase.PENDING
         return Phase.RUNNING if "launcher" in ready else workers
     return Phase.RUNNING if ready - set(_INITIALIZERS) else Phase.PENDING

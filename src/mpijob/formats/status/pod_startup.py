@@ -42,8 +42,8 @@ def obstacle(pod: Pod, reports: Iterable[EventReport]) -> Obstacle:
 
 
 def image_of(pod: Pod, container: str) -> str:
-    every = (*parts(pod, "spec", "containers"), *parts(pod, "spec", "initContainers"))
-    return next((text(one, "image") for one in every if text(one, "name") == container), "")
+    containers = (*parts(pod, "spec", "containers"), *parts(pod, "spec", "initContainers"))
+    return next((text(one, "image") for one in containers if text(one, "name") == container), "")
 
 
 def _statuses(pod: Pod) -> list[Mapping[str, Any]]:
@@ -79,7 +79,8 @@ def _named(
 def _image(image: str, message: str, reason: str, events: list[EventReport], since: float | None) -> Obstacle:
     # Older kubelets report only the back-off in the status; the cause is in the last event about the image.
     event_message = next(
-        (one.message for one in reversed(events) if one.reason == "Failed" and image in one.message), ""
+        (event.message for event in reversed(events) if event.reason == "Failed" and image in event.message),
+        "",
     )
     whole = f"{message} {event_message}"
     if reason == "ErrImageNeverPull":
@@ -117,7 +118,8 @@ def settings(message: str, since: float | None) -> Obstacle:
 def _from_events(events: list[EventReport], since: float | None) -> Obstacle | None:
     known = (*_MOUNT_TROUBLE, *_PULL_NEWS)
     last = next(
-        (one for one in reversed(events) if one.reason in known and _FIRST_TRY not in one.message), None
+        (event for event in reversed(events) if event.reason in known and _FIRST_TRY not in event.message),
+        None,
     )
     if last is not None and last.reason in _MOUNT_TROUBLE:
         return from_mount(last.message, since)
@@ -125,7 +127,9 @@ def _from_events(events: list[EventReport], since: float | None) -> Obstacle | N
         image = last.message.partition('"')[2].partition('"')[0]
         return Obstacle(hurdle=StartupProblem.PULLING, text=f"Pulling image {image}", since=last.time)
     if (
-        sandbox := next((one for one in reversed(events) if one.reason == "FailedCreatePodSandBox"), None)
+        sandbox := next(
+            (event for event in reversed(events) if event.reason == "FailedCreatePodSandBox"), None
+        )
     ) is None:
         return None
     why = f"The node cannot create the pod's network: {shortened(sandbox.message)}"

@@ -59,8 +59,10 @@ class _View:
         self.stage = self._stage()
 
     def _status(self) -> Mapping[str, Any]:
-        name, every = text(self.main, "name"), parts(self.pod, "status", "containerStatuses")
-        return next((one for one in every if text(one, "name") == name), every[0] if every else {})
+        name, statuses = text(self.main, "name"), parts(self.pod, "status", "containerStatuses")
+        return next(
+            (status for status in statuses if text(status, "name") == name), statuses[0] if statuses else {}
+        )
 
     def _terminated(self) -> Mapping[str, Any]:
         """Return the end of the main container, or of a failed init container."""
@@ -217,7 +219,9 @@ def _silent(view: _View, reports: Iterable[EventReport]) -> bool:
     if text(view.pod, "status", "reason") == "NodeLost":
         return True
     since = view.since("Ready") or 0.0
-    return view.unready and any(one.reason == "NodeNotReady" and one.time >= since - 5 for one in reports)
+    return view.unready and any(
+        report.reason == "NodeNotReady" and report.time >= since - 5 for report in reports
+    )
 
 
 def _bytes(written: str) -> int | None:

@@ -94,24 +94,27 @@ class Rest(msgspec.Struct, frozen=True):
 _REST = codec.decoder(Rest)
 
 
-def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) -> ClusterObservation:
+def read(objects: Objects, *, launcher_log: str | None = None, whole: bool = True) -> ClusterObservation:
     """Return the observation; `whole` says that `pods` are all pods of the job; a log of None was not read."""
-    job, events = seen.job, Events(seen.events, moment(seen.job, "metadata", "creationTimestamp") or 0.0)
+    job, events = (
+        objects.job,
+        Events(objects.events, moment(objects.job, "metadata", "creationTimestamp") or 0.0),
+    )
     kind, ours, rest = (
-        job_conditions.of(job, seen.runtime, seen.jobset),
+        job_conditions.of(job, objects.runtime, objects.jobset),
         job_conditions.is_ours(job),
         _rest(job),
     )
-    members = _members(seen.pods if kind.suspended else _of_this_start(job, seen.pods), kind, events)
+    members = _members(objects.pods if kind.suspended else _of_this_start(job, objects.pods), kind, events)
     if silent := str(notes(job).get(well_known.SILENT_NODES_ANNOTATION, "")):
         members = tuple(_on_silent(member, silent.split(",")) for member in members)
-    queue = _queue(seen)
+    queue = _queue(objects)
     name, counted = text(job, "metadata", "name"), ours and rest.census
-    about = _about(seen, kind, rest, ours)
+    about = _about(objects, kind, rest, ours)
     seen_all = whole and bool(members)
-    launcher_containers = _launcher_containers(seen.pods, kind) if ours else []
-    verdict = kind.verdict or _by_jobs(seen.jobs, name, ours) or _by_queue(seen.workload, queue)
-    began = _began(seen, queue, events, name)
+    launcher_containers = _launcher_containers(objects.pods, kind) if ours else []
+    verdict = kind.verdict or _by_jobs(objects.jobs, name, ours) or _by_queue(objects.workload, queue)
+    began = _began(objects, queue, events, name)
     if seen_all and rest.elastic is None:
         members = (*members, *_departed(members, events, name, kind))
     if ours and whole and kind.launched and verdict is not None and not (verdict.good or verdict.late):
@@ -120,9 +123,9 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
         about=about,
         ours=ours,
         counted=counted,
-        guarded=all(is_ours(one) for one in launcher_containers),
+        guarded=all(is_ours(container) for container in launcher_containers),
         launched=kind.launched,
-        ordered=kind.ordered or any(_in_order(one) for one in launcher_containers),
+        ordered=kind.ordered or any(_in_order(container) for container in launcher_containers),
         whole=seen_all,
         shown=kind.shown,
         slots=kind.slots,
@@ -150,15 +153,15 @@ def _on_silent(one: Member, silent: Sequence[str]) -> Member:
     return msgspec.structs.replace(one, machine_silent=True) if one.alive and one.node in silent else one
 
 
-def _queue(seen: Objects) -> Queueing | None:
-    label = str(labels(seen.job).get(well_known.QUEUE_LABEL, ""))
-    if seen.workload is None and not label:
+def _queue(objects: Objects) -> Queueing | None:
+    label = str(labels(objects.job).get(well_known.QUEUE_LABEL, ""))
+    if objects.workload is None and not label:
         return None
     # Imported for jobs with a queue only: it would delay every command.
     from mpijob.formats.status import kueue_workload
 
-    reached = seen.reached or text(seen.job, "metadata", "annotations", well_known.REACHED_ANNOTATION)
-    return kueue_workload.read(seen.workload, label, seen.position, seen.taker, reached)
+    reached = objects.reached or text(objects.job, "metadata", "annotations", well_known.REACHED_ANNOTATION)
+    return kueue_workload.read(objects.workload, label, objects.position, objects.taker, reached)
 
 
 def _refusal(job: Document, events: Events) -> Refusal | None:
@@ -201,10 +204,8 @@ def _held_queue(job: Document) -> str:
 def _waits_for(job: Document) -> tuple[str, ...]:
     if not notes(job).get(well_known.AFTER_ANNOTATION):
         return ()
-    from mpijob.formats.kubernetes.metadata import (
-        # Few jobs wait for others: start-up is a feature.
-        controller_notes,
-    )
+    # Imported only for jobs that wait for others, as above.
+    from mpijob.formats.kubernetes.metadata import controller_notes
 
     note = controller_notes.read(job)
     return tuple(note.jobs) if note is not None else ()
@@ -238,7 +239,7 @@ def _by_jobs(jobs: Sequence[Document], name: str, ours: bool) -> Verdict | None:
 
 
 def _by_queue(workload: Document | None, queue: Queueing | None) -> Verdict | None:
-    # For the time before the job object's by_worker status is updated.
+    # For the time before the job object's own status is updated.
     if queue is None:
         return None
     from mpijob.formats.status import kueue_workload
@@ -251,8 +252,8 @@ def _by_queue(workload: Document | None, queue: Queueing | None) -> Verdict | No
     return Verdict(good=reason == "Succeeded", reason=reason, message=text(done, "message"), time=when)
 
 
-def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
-    job, labels_of_job = seen.job, {str(key): str(value) for key, value in labels(seen.job).items()}
+def _about(objects: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
+    job, labels_of_job = objects.job, {str(key): str(value) for key, value in labels(objects.job).items()}
     fields = from_labels(labels_of_job)
     ranks = sum(program.ranks for program in rest.programs) or rest.ranks
     return JobState(
@@ -264,9 +265,9 @@ def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
         owner=identity.owner_of(part(job, "metadata")),
         labels=fields["labels"],
         description=rest.description,
-        image=kind.image or next(_images(seen.pods), ""),
-        queue=fields["queue"] or _held_queue(job) or text(seen.workload, "spec", "queueName"),
-        priority=_priority(rest, seen.workload),
+        image=kind.image or next(_images(objects.pods), ""),
+        queue=fields["queue"] or _held_queue(job) or text(objects.workload, "spec", "queueName"),
+        priority=_priority(rest, objects.workload),
         run=identity.run_of(part(job, "metadata")),
         attempt=identity.of(part(job, "metadata")).attempt + user_actions.resumed(job) if ours else 1,
         attempts_allowed=1 + rest.retry.limit,
@@ -323,14 +324,14 @@ def _members(pods: Sequence[Document], kind: Kind, events: Events) -> tuple[Memb
     return pod_status.newest(found)
 
 
-def _began(seen: Objects, queue: Queueing | None, events: Events, name: str) -> float | None:
+def _began(objects: Objects, queue: Queueing | None, events: Events, name: str) -> float | None:
     """Return when the job's present start began, without its pods, which are gone when it is over."""
-    held = conditions(seen.job).get("Suspended")
+    held = conditions(objects.job).get("Suspended")
     resumed = 0.0 if holds(held) else moment(held, "lastTransitionTime") or 0.0
     since = max(resumed, (queue.admitted_at or 0.0) if queue is not None else 0.0)
     scheduled = (one for one in events.all if one.reason == "Scheduled" and one.name.startswith(f"{name}-"))
-    fields = (moment(one, "status", "startTime") for one in (seen.job, *seen.jobs))
-    known = [one.time for one in scheduled] or [time for time in fields if time is not None]
+    times = (moment(one, "status", "startTime") for one in (objects.job, *objects.jobs))
+    known = [one.time for one in scheduled] or [time for time in times if time is not None]
     return min((time for time in known if time >= since), default=since or None)
 
 

@@ -44,7 +44,9 @@ def of(
 ) -> tuple[NodeCapacity, Measured]:
     """Return how many workers fit, now and ever; without pods only the latter is known and told for both."""
     counts = [node_fit.count(nodes, pods or (), part.job) for part in job.parts]
-    return node_fit.room(counts, asks, grows=grows), Measured(counts, job, pods_known=pods is not None)
+    return node_fit.node_capacity(counts, asks, grows=grows), Measured(
+        counts, job, pods_known=pods is not None
+    )
 
 
 def of_queue(queue: QueueFacts, job: MPIJob) -> tuple[Amounts, Amounts] | None:

@@ -140,8 +140,10 @@ def counted(
 ) -> Counted:
     """Return what a job counts for with these quotas and limits, which also decide the launcher's limit."""
     cores = launcher_cores(ceilings(quotas, {"limits.cpu": 0.0}, class_name), limits)
-    asks = resource_requests.asks(job, Shape(launcher_cores=cores))
-    return Counted(asks, ceilings(quotas, resource_requests.whole(job, engine, asks), class_name), cores)
+    asks = resource_requests.pod_requests(job, Shape(launcher_cores=cores))
+    return Counted(
+        asks, ceilings(quotas, resource_requests.quota_usage(job, engine, asks), class_name), cores
+    )
 
 
 def launcher_cores(lines: Iterable[Ceiling], limits: Iterable[Bound]) -> float:

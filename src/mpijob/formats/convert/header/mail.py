@@ -25,8 +25,8 @@ def take_moments(request: Request, field: str, value: str) -> None:
 def finish(request: Request, words: Mapping[str, str]) -> None:
     """Set `notify` from the options read before; `words` are the batch system's names of events."""
     field, value, line = request.mail.get("to", ("", "", 0))
-    people = [Notify(to=one.strip()) for one in value.split(",") if one.strip()]
-    addresses = [one for one in people if one.is_address]
+    people = [Notify(to=part.strip()) for part in value.split(",") if part.strip()]
+    addresses = [user for user in people if user.is_address]
     moments = _moments(request, words) if "on" in request.mail else ("ended",)
     if field:
         request.notes.line = line
@@ -52,8 +52,8 @@ def finish(request: Request, words: Mapping[str, str]) -> None:
 def _moments(request: Request, words: Mapping[str, str]) -> tuple[str, ...]:
     """Return our names of the events. `ended` includes failures, so `failed` beside it would send a second mail."""
     text = request.mail["on"][1]
-    parts = list(text) if words is PBS else [one.strip().upper() for one in text.split(",")]
+    parts = list(text) if words is PBS else [part.strip().upper() for part in text.split(",")]
     asked = {*words.values()} if "ALL" in parts else {words[part] for part in parts if part in words}
     if "ended" in asked:
         asked.discard("failed")
-    return tuple(one for one in NOTICES if one in asked)
+    return tuple(notice for notice in NOTICES if notice in asked)

@@ -80,8 +80,8 @@ def _layout(asked: Asked) -> tuple[int, int, str]:
     # GPUs for each node, without a number of nodes: a second worker would double them.
     workers = 1 if asked.gpus_per_node else _spread(ranks)
     slots = -(-ranks // workers)
-    said = f"{ranks} ranks without a number of nodes become {workers} workers with {slots} slots each"
-    return workers, slots, said if workers > 1 else ""
+    guess = f"{ranks} ranks without a number of nodes become {workers} workers with {slots} slots each"
+    return workers, slots, guess if workers > 1 else ""
 
 
 def _spread(ranks: int) -> int:

@@ -78,8 +78,8 @@ class FieldReporter:
     ) -> None:
         self.spec = document["spec"]
         launcher = (self.spec.get("mpiReplicaSpecs") or {}).get("Launcher") or {}
-        front = (launcher.get("template") or {}).get("spec") or {}
-        self._ours = bool(front.get("containers")) and is_ours(container_of(front))
+        launcher_pod = (launcher.get("template") or {}).get("spec") or {}
+        self._ours = bool(launcher_pod.get("containers")) and is_ours(container_of(launcher_pod))
         self.job = job
         self.notes = notes
         self.beyond = beyond
@@ -375,7 +375,7 @@ class FieldReporter:
     def _amount(self, leaf: Leaf, role: str, form: str, key: str) -> None:
         """Report a request or a limit of a role's main container."""
         part = self.job.resources if role == "Worker" else self.job.launcher
-        said = container_of(pod_of(self.spec, role)).get("resources") or {}
+        resources = container_of(pod_of(self.spec, role)).get("resources") or {}
         if self.keep:
             self.notes.exact(leaf.path, leaf.shown, "", "kept unchanged")
         elif form == "limits" and role == "Launcher" and key == "cpu" and part.cores < LAUNCHER_CORES:
@@ -384,7 +384,7 @@ class FieldReporter:
         else:
             ours = "resources" if role == "Worker" else "launcher"
             amount_fields.report_amount(
-                self.notes, leaf, part, ours, form, key, limited=key in (said.get("limits") or {})
+                self.notes, leaf, part, ours, form, key, limited=key in (resources.get("limits") or {})
             )
 
     def _foreign(self, leaf: Leaf) -> None:

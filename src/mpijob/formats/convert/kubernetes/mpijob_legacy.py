@@ -66,16 +66,16 @@ def _moved(spec: dict[str, Any], notes: Notes) -> None:
         _first(spec, str(main), notes)
 
 
-def _distribution(spec: dict[str, Any], said: str, notes: Notes) -> None:
-    found = _LIBRARIES.get(said)
+def _distribution(spec: dict[str, Any], stated: str, notes: Notes) -> None:
+    found = _LIBRARIES.get(stated)
     spec["mpiImplementation"] = found or "OpenMPI"
     if found:
         notes.changed(
-            "spec.mpiDistribution", said, "mpi", f"since v2beta1 this is mpiImplementation: {found}"
+            "spec.mpiDistribution", stated, "mpi", f"since v2beta1 this is mpiImplementation: {found}"
         )
     else:
         todo = f"set mpi to one of {', '.join(sorted({*_LIBRARIES.values()}))}"
-        notes.dropped("spec.mpiDistribution", said, "unknown MPI library", todo)
+        notes.dropped("spec.mpiDistribution", stated, "unknown MPI library", todo)
 
 
 def _first(spec: dict[str, Any], main: str, notes: Notes) -> None:
@@ -95,8 +95,8 @@ def _oldest(found: dict[str, Any], notes: Notes) -> None:
     template = spec.pop("template", None) or {}
     workers, each = _split(units[1], per_node[1], replicas)
     name = "cpu" if kind == "cpu" else "nvidia.com/gpu" if kind in ("gpu", None) else str(kind)
-    said = (units, per_node, ("processingResourceType", kind), ("replicas", replicas))
-    for field, value in said:
+    stated = (units, per_node, ("processingResourceType", kind), ("replicas", replicas))
+    for field, value in stated:
         if value is not None:
             amounts = f" with {each} {name} each" if each else ""
             notes.changed(f"spec.{field}", value, "workers, resources", f"{workers} workers{amounts}")

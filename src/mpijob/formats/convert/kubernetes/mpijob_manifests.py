@@ -92,11 +92,11 @@ def _selectable(job: MPIJob, spec: Mapping[str, Any]) -> MPIJob:
     """
     worker = ((spec.get("mpiReplicaSpecs") or {}).get("Worker") or {}).get("template") or {}
     labels = (worker.get("metadata") or {}).get("labels") or {}
-    mine = {str(key): str(value) for key, value in labels.items() if not str(key).startswith(_ENGINES)}
+    own_labels = {str(key): str(value) for key, value in labels.items() if not str(key).startswith(_ENGINES)}
     affinity = _relabelled(job.placement.affinity)
-    selected = {key: value for key, value in mine.items() if key in _keys(affinity)}
+    selected = {key: value for key, value in own_labels.items() if key in _keys(affinity)}
     return job.replace(
-        labels=mine | dict(job.labels) | selected, placement=job.placement.replace(affinity=affinity)
+        labels=own_labels | dict(job.labels) | selected, placement=job.placement.replace(affinity=affinity)
     )
 
 

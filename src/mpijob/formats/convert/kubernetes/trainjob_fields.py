@@ -280,8 +280,8 @@ class FieldReporter:
             self._gone(leaf, "a job requests devices by number and has no claims", todo)
         elif rest == "container.name":
             note = f"the main container is named {CONTAINER}"
-            told = self.notes.exact if leaf.value == CONTAINER else self.notes.changed
-            told(leaf.path, leaf.shown, "", note)
+            report = self.notes.exact if leaf.value == CONTAINER else self.notes.changed
+            report(leaf.path, leaf.shown, "", note)
         elif beyond:
             self._same_or_beyond(leaf, beyond)
         elif (

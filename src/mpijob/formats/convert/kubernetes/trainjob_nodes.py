@@ -88,10 +88,10 @@ def _variables(
     if name == "xgboost":
         return {"DMLC_NUM_WORKER": str(job.workers * max(1, gpus)), "DMLC_TRACKER_PORT": _PORT}
     policy = ((runtime or {"spec": {}})["spec"].get("mlPolicy") or {}).get("torch") or {}
-    said = trainer.get("numProcPerNode") or policy.get("numProcPerNode") or "auto"
-    if said == "auto" and not gpus:
-        said = 1 if job.resources.cpu == NONE else max(1, int(job.resources.cores))
-    return {"PET_NNODES": str(job.workers), "PET_NPROC_PER_NODE": str(said), "PET_MASTER_PORT": _PORT}
+    processes = trainer.get("numProcPerNode") or policy.get("numProcPerNode") or "auto"
+    if processes == "auto" and not gpus:
+        processes = 1 if job.resources.cpu == NONE else max(1, int(job.resources.cores))
+    return {"PET_NNODES": str(job.workers), "PET_NPROC_PER_NODE": str(processes), "PET_MASTER_PORT": _PORT}
 
 
 def trainer_pod(runtime: Mapping[str, Any] | None, trainer: Mapping[str, Any]) -> dict[str, Any]:

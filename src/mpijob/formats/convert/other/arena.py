@@ -75,7 +75,7 @@ def _is_expanded(word: str) -> bool:
 def _read(words: Sequence[str], file: str) -> Converted:
     notes = Notes()
     fields: dict[str, Any] = {}
-    said: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     at = 3
     while at < len(words) and words[at].startswith("-"):
         name, equals, value = words[at].partition("=")
@@ -86,11 +86,11 @@ def _read(words: Sequence[str], file: str) -> Converted:
         if _is_expanded(value):
             _unknown(notes, name, value)
         else:
-            _take(notes, fields, said, name, _plain(value))
+            _take(notes, fields, options, name, _plain(value))
     text = " ".join(words[at:])
     if _is_expanded(text):
         _unknown(notes, "command", text)
-    fields["resources"] = unrequested_resources.NOTHING.replace(**said)
+    fields["resources"] = unrequested_resources.NOTHING.replace(**options)
     fields.setdefault("slots", max(1, fields["resources"].gpu))
     fields.setdefault("name", "job")
     job = _commanded(MPIJob(**fields), _plain(text), notes)
@@ -120,7 +120,7 @@ def _commanded(job: MPIJob, text: str, notes: Notes) -> MPIJob:
     return launch_command.unwrapped(job.replace(command=words), notes, "command")
 
 
-def _take(notes: Notes, fields: dict[str, Any], said: dict[str, Any], name: str, value: str) -> None:
+def _take(notes: Notes, fields: dict[str, Any], options: dict[str, Any], name: str, value: str) -> None:
     number = units.whole(value)
     if name == "--name":
         fields["name"] = noted_name(notes, name, value)
@@ -129,10 +129,10 @@ def _take(notes: Notes, fields: dict[str, Any], said: dict[str, Any], name: str,
         fields[ours] = number
         notes.exact(name, value, ours)
     elif name == "--gpus" and number is not None:
-        said["gpu"] = number
+        options["gpu"] = number
         notes.exact(name, value, "resources.gpu", "per worker; slots are set to the number of GPUs")
     elif name in ("--cpu", "--memory"):
-        said[name[2:]] = value
+        options[name[2:]] = value
         notes.exact(name, value, f"resources.{name[2:]}")
     elif name in ("--image", "--namespace"):
         fields[name[2:]] = value

@@ -2,7 +2,7 @@
 
 Everybody who may create an object can write any label. Labels are trusted if the object's name matches them (names
 are unique in a namespace) and the uid was issued for the object's owner (`model.job_uid`). Any other object is a job
-of its object_name, with its object_name name and the uid that the API server gave it.
+of its own, with its own name and the uid that the API server gave it.
 """
 
 from __future__ import annotations

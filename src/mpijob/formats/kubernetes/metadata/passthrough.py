@@ -233,7 +233,9 @@ _EQUIVALENT: Mapping[str, Callable[[MPIJob, MPIJob], bool]] = {
     "grace_seconds": lambda native, annotated: 0 <= annotated.grace_seconds <= native.grace_seconds,
     "deadline_seconds": _same_deadline,
 }
-_ORDER = tuple(one for one in MPIJob.__struct_fields__ if one in {*_ONLY_ANNOTATED, *_EQUIVALENT, "programs"})
+_ORDER = tuple(
+    field for field in MPIJob.__struct_fields__ if field in {*_ONLY_ANNOTATED, *_EQUIVALENT, "programs"}
+)
 
 
 def elastic(annotations: Mapping[str, str]) -> Elastic | None:
