@@ -1,8 +1,8 @@
-"""What a cluster refuses or warns about when a job reaches its API server, whoever created it.
+"""What a cluster refuses or warns about when a job is created or changed through its API server, by any client.
 
-The same messages as before submission (`decision`), and those that apply only here: the administrator's
-limits for the namespace, the job's owner, privileges of its pods. With `enforcement: Warn` limits only cause
-warnings; what affects other users is always refused.
+The same messages as before submission (`decision`), and those that apply only here: the administrator's limits for
+the namespace, the job's owner, privileges of its pods. With `enforcement: Warn` limits only cause warnings; what
+affects other users is always refused.
 """
 
 from __future__ import annotations
@@ -277,6 +277,8 @@ def _check_identity(request: Incoming) -> Iterator[Finding]:
         yield _not_allowed(message, "keep its value from the creation of the job", field)
 
 
+# Kubernetes does not check a user's access to the Secrets, ConfigMaps and service accounts that pods name: everybody
+# who may create a job could read all of those in its namespace.
 def _check_other_users(request: Incoming, around: Around) -> Iterator[Finding]:
     for pod in request.pods:
         yield from _check_pod_labels(request, pod.labels, pod.part)
@@ -310,6 +312,7 @@ def _check_other_users(request: Incoming, around: Around) -> Iterator[Finding]:
 
 
 def _check_pod_labels(request: Incoming, labels: object, part: str) -> Iterator[Finding]:
+    # NetworkPolicies select pods by this label.
     uid = labels.get("mpijob.dev/uid", "") if isinstance(labels, dict) else ""
     if uid and uid != request.uid:
         message = f"pods are labelled mpijob.dev/uid={uid}, which is not the uid of this {request.kind}"

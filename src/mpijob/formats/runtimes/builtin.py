@@ -103,41 +103,42 @@ def shipped(name: str) -> Shipped:
     )
 
 
-def document(one: Shipped, *, image: str = "", user: int | None = None, gpu_kind: str = "") -> Document:
+def document(runtime: Shipped, *, image: str = "", user: int | None = None, gpu_kind: str = "") -> Document:
     """Return the runtime, or the MPIJob template, as a Kubernetes object.
 
     `user` is the user ID of pods if the cluster assigns none, as in `well_known.Shape`.
     """
-    resources = one.resources.replace(gpu_kind=gpu_kind) if gpu_kind else one.resources
+    resources = runtime.resources.replace(gpu_kind=gpu_kind) if gpu_kind else runtime.resources
     job = MPIJob(
-        name=one.name,
+        name=runtime.name,
         workers=2,
-        image=image or one.image,
+        image=image or runtime.image,
         command=_HELLO[:1],
         args=_HELLO[1:],
-        description=one.description,
-        env=one.env,
+        description=runtime.description,
+        env=runtime.env,
         resources=resources,
-        launcher=resources if one.family is Family.OPENMPI else MPIJob(name="x").launcher,
+        launcher=resources if runtime.family is Family.OPENMPI else MPIJob(name="x").launcher,
     )
-    shape = Shape(user=user, family=one.family, launcher_cores=0.0)
-    if one.family is not Family.OPENMPI:
+    shape = Shape(user=user, family=runtime.family, launcher_cores=0.0)
+    if runtime.family is not Family.OPENMPI:
         (written,) = mpijob.write(job, shape)
         return written
-    return _runtime(one, trainjob.write(job, shape)[0])
+    return _runtime(runtime, trainjob.write(job, shape)[0])
 
 
-def _runtime(one: Shipped, written: Document) -> Document:
+def _runtime(runtime: Shipped, written: Document) -> Document:
     """Return a job's runtime as one for any job, without that job's values."""
-    labels = {FRAMEWORK_LABEL: one.framework, well_known.MANAGED_LABEL: well_known.MANAGED_BY}
+    labels = {FRAMEWORK_LABEL: runtime.framework, well_known.MANAGED_LABEL: well_known.MANAGED_BY}
     spec = written["spec"]
+    # Only then does Trainer apply a TrainJob's resources and variables to the workers, too.
     spec["mlPolicy"]["mpi"]["runLauncherAsNode"] = True
     for part in spec["template"]["spec"]["replicatedJobs"]:
         _generalise(part["template"]["spec"]["template"], launching=part["name"] == "launcher")
     metadata = {
-        "name": one.name,
+        "name": runtime.name,
         "labels": labels,
-        "annotations": {f"{well_known.DOMAIN}/description": one.description},
+        "annotations": {f"{well_known.DOMAIN}/description": runtime.description},
     }
     return {"apiVersion": trainjob.API, "kind": KIND, "metadata": metadata, "spec": spec}
 

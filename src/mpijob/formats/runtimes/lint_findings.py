@@ -57,6 +57,7 @@ def silent_retries(restart: str, limit: object, hint: str, field: str) -> Findin
     return finding("RUNTIME_RETRIES", WARNING, message, hint, field)
 
 
+# trainer#4028, mpi-operator#842.
 def unlisted_hosts(main: Mapping[str, Any], field: str) -> Finding | None:
     """Both engines set the hostfile of Open MPI 4 only; Open MPI 5 ignores those variables."""
     names = {variable.get("name") for variable in main.get("env") or ()}

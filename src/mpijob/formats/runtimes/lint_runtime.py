@@ -66,7 +66,7 @@ def _labels(part: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _parts(runtime: Mapping[str, Any]) -> Iterator[Finding]:
-    """Trainer knows its parts by name and passes over containers that are not called `node`."""
+    """Replicated jobs and containers have the names that Trainer's MPI plugin uses."""
     for name in ("launcher", "node"):
         if _part(runtime, name) is None:
             message = f"there is no replicated job '{name}': Trainer mounts no SSH keys and no hostfile"
@@ -83,6 +83,8 @@ def _parts(runtime: Mapping[str, Any]) -> Iterator[Finding]:
             )
 
 
+# Trainer applies a runtime's numNodes to the replicated job with the trainer label, which is the launcher; the number
+# of workers follows the TrainJob's numNodes only.
 def _nodes(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     number = ((runtime.get("spec") or {}).get("mlPolicy") or {}).get("numNodes") or 1
     if int(number) > 1:
@@ -101,6 +103,7 @@ def _implementation(runtime: Mapping[str, Any]) -> Iterator[Finding]:
         yield finding("RUNTIME_MPI", ERROR, message, hint, "spec.mlPolicy.mpi.mpiImplementation")
 
 
+# Trainer sets image, command and arguments of the replicated jobs with this label (trainer#2825).
 def _step(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     marked = [
         job.get("name")
@@ -121,6 +124,7 @@ def _step(runtime: Mapping[str, Any]) -> Iterator[Finding]:
         )
 
 
+# A TrainJob's image does not reach the workers, which do not have the label (trainer#4030).
 def _image(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     worker, launcher = (str(_main(runtime, name).get("image", "")) for name in ("node", "launcher"))
     if worker and launcher and worker != launcher:
@@ -139,6 +143,7 @@ def _retries(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     if part is None:
         return
     job = (part.get("template") or {}).get("spec") or {}
+    # JobSet's default for pods is OnFailure, Kubernetes' default backoffLimit is 6.
     restart = builtin.pod_specs(runtime)["launcher"].get("restartPolicy") or "OnFailure"
     limit = job.get("backoffLimit", 6)
     if restart != "Never" or limit != 0:
@@ -146,6 +151,7 @@ def _retries(runtime: Mapping[str, Any]) -> Iterator[Finding]:
         yield silent_retries(restart, limit, hint, f"{_JOBS}[launcher].template.spec")
 
 
+# Both gang plugins of Trainer count the launcher in the gang (like mpi-operator#608).
 def _gang(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     policy = (runtime.get("spec") or {}).get("podGroupPolicy")
     part = _part(runtime, "launcher") or {}
@@ -189,11 +195,13 @@ def _success(runtime: Mapping[str, Any]) -> Iterator[Finding]:
         yield finding("RUNTIME_SUCCESS", ERROR, message, hint, "spec.template.spec.successPolicy")
 
 
+# Without a hostfile Open MPI 5 starts every rank on the launcher, and the job succeeds (trainer#4028).
 def _hostfile(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     found = unlisted_hosts(_main(runtime, "launcher"), f"{_JOBS}[launcher]")
     yield from () if found is None else (found,)
 
 
+# Trainer applies a TrainJob's resources and variables to the labelled job, and to `node` only with runLauncherAsNode.
 def _sharing(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     if not _policy(runtime).get("runLauncherAsNode"):
         message = (

@@ -10,7 +10,7 @@ from mpijob.formats.convert.header import units
 from mpijob.model import Resources
 from mpijob.model.spec.quantity import NONE
 
-_MOST_SLOTS_AT_RANDOM = 8
+_MOST_GUESSED_SLOTS = 8
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +86,8 @@ def _layout(asked: Asked) -> tuple[int, int, str]:
 
 def _spread(ranks: int) -> int:
     """Return the least number of workers with at most eight ranks each, equal ones if possible."""
-    least = -(-ranks // _MOST_SLOTS_AT_RANDOM)
+    # Slurm places such tasks on any nodes; a job here needs a fixed number of workers.
+    least = -(-ranks // _MOST_GUESSED_SLOTS)
     even = (count for count in range(least, min(ranks, least * 2) + 1) if ranks % count == 0)
     return next(even, least)
 

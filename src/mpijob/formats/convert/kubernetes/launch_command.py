@@ -30,6 +30,7 @@ _OPENMPI = units.listed("rank-by npersocket prtemca pmixmca gmca omca")
 _COUNTS = {"np": "ranks", "n": "ranks", "c": "ranks", "num-proc": "ranks", "d": "cores"}
 _COUNTS |= dict.fromkeys(("N", "npernode", "ppn", "perhost"), "per_node")
 _HOSTS = {name.lstrip("-") for name in MPIRUN.hosts}
+# Options that need no field of a job, with the reason for the report.
 _QUIET = {
     "allow-run-as-root": "ranks run as an ordinary user, or as root where the engine allows it",
     "tag-output": "mpijob logs always shows which rank wrote a line",
@@ -84,6 +85,8 @@ def _base(word: str) -> str:
 
 def _scripted(job: MPIJob, text: str, notes: Notes, field: str) -> MPIJob:
     """Return the job of a shell text, which runs once in the launcher, with its options and arguments."""
+    # The shell's own options (`-e`, `-o pipefail`) decide whether a failed command fails the job: the script keeps
+    # them.
     shell, *options = job.argv[: job.argv.index(text)]
     named = [value for option, value in pairwise(options) if option == "-o"]
     letters = "".join(
@@ -160,6 +163,7 @@ def _section(request: Request, launcher: str, words: list[str], *, alone: bool) 
 
 def _option(words: list[str], at: int, grammar: Grammar) -> tuple[str, list[str], int]:
     written, equals, value = words[at].partition("=")
+    # `--option=value` is one word; with one dash the equals sign belongs to a value (`-x NAME=value`).
     if equals and written.startswith("--"):
         return written.lstrip("-"), [value], 1
     known = grammar.ranks | grammar.hosts | {"-d", "-ppn", "-perhost", "-N", "-npernode"}

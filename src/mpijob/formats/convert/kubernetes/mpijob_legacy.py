@@ -102,6 +102,7 @@ def _oldest(found: dict[str, Any], notes: Notes) -> None:
             notes.changed(f"spec.{field}", value, "workers, resources", f"{workers} workers{amounts}")
     worker = copy.deepcopy(template)
     for container in (worker.get("spec") or {}).get("containers") or []:
+        # The one template has the launcher's command; workers run sshd.
         container.pop("command", None)
         container.pop("args", None)
         if each:

@@ -87,9 +87,11 @@ def _started(job: MPIJob, documents: Sequence[Mapping[str, Any]], name: str, not
     trainer = documents[0]["spec"].get("trainer") or {}
     if trainer.get("image"):
         job = job.replace(image=str(trainer["image"]))
-    if said := trainer.get("resourcesPerNode"):
+    if resources := trainer.get("resourcesPerNode"):
         # Trainer applies them to its launcher, which runs ranks; our launcher runs none.
-        job = job.replace(resources=read_resources({"resources": said}), launcher=MPIJob(name="x").launcher)
+        job = job.replace(
+            resources=read_resources({"resources": resources}), launcher=MPIJob(name="x").launcher
+        )
     once = bool(name) and not _starts_ranks(runtime)
     return launch_command.unwrapped(job, notes, "spec.trainer.command", once=once)
 

@@ -53,6 +53,8 @@ def read(text: str, file: str = "") -> tuple[Converted, ...]:
 def _marked(text: str) -> str:
     """Return a shell text with literal dollars and backquotes replaced by `_LITERAL`."""
 
+    # Single quotes and backslashes protect them from the shell; all others are expanded by it, and their value is
+    # unknown.
     def marked(match: re.Match[str]) -> str:
         found = match[0]
         if found.startswith("'"):
