@@ -80,7 +80,7 @@ def test_py_spy_that_is_brought_along_names_the_rank_that_is_missing_under_restr
     report = look(stuck, "ranks 0, 2-3 in MPI_Barrier, rank 1 in load_batch", bring=True)
     assert {stack.means for stack in report.stacks} == {Means.PYSPY}
     assert report.remarks == (
-        "rank 1 has not reached MPI_Barrier, where ranks 0, 2-3 wait: check them first",
+        "rank 1 has not reached MPI_Barrier, where ranks 0, 2-3 wait: check rank 1 first",
     )
     assert look(stuck, "rank 1 in load_batch").lacks == ()  # it stays as long as the pods do
 
