@@ -8,8 +8,8 @@ RULES = (
     Rule(
         id="UNKNOWN_HOST",
         title="A host name does not resolve",
-        why="The name of a host does not resolve: the worker is not started yet or has ended, the "
-        "name is misspelt, or DNS or /etc/hosts does not know it.",
+        why="The name of a host does not resolve: the worker is not started yet or has ended, the name "
+        "is misspelt, or it is in neither DNS nor /etc/hosts.",
         signs=(
             Sign(
                 "Could not resolve hostname",
@@ -64,8 +64,8 @@ RULES = (
             ),
         ),
         causes=(
-            "{host} refuses connections on port {port}: nothing listens there.",
-            "{host} refuses connections: nothing listens there.",
+            "{host} refuses connections on port {port}: no process listens there.",
+            "{host} refuses connections: no process listens there.",
             "MPI's daemon on a worker refuses connections ({refused}).",
         ),
         remedies=(
@@ -79,9 +79,9 @@ RULES = (
     Rule(
         id="NETWORK_BLOCKED",
         title="Packets to a worker are dropped",
-        why="The connection got no answer, not even a refusal: a firewall or a network policy drops "
-        "the packets, or there is no route. Some policies refuse instead: the worker's server "
-        "responds on its own machine, and the connection from the launcher is refused.",
+        why="The connection got no answer, not even a refusal: a firewall or a network policy drops the "
+        "packets, or there is no route. Some policies reject connections instead: the worker's ssh "
+        "server responds on its own machine, but refuses the connection from the launcher.",
         facts=("refused-though-ready",),
         signs=(
             Sign(
@@ -99,11 +99,11 @@ RULES = (
                 r"worker (?P<host>\S+) did not answer on its ssh port(?: within \d+ s)?$",
             ),
         ),
-        example="MPI communication failure - check NetworkPolicies: HOST, port PORT gave no answer.",
+        example="MPI communication failure - check NetworkPolicies: HOST, port PORT did not respond.",
         causes=(
             "MPI communication failure - check NetworkPolicies: {host} is up and port {refused_port} is refused.",
-            "MPI communication failure - check NetworkPolicies: {host}, port {port} gave no answer.",
-            "MPI communication failure - check NetworkPolicies: {host} gave no answer on its ssh port.",
+            "MPI communication failure - check NetworkPolicies: {host}, port {port} did not respond.",
+            "MPI communication failure - check NetworkPolicies: {host} did not respond on its ssh port.",
         ),
         remedies=(Remedy("allow traffic between the launcher and all workers, in both directions"),),
         confidence=0.85,
@@ -156,14 +156,17 @@ RULES = (
         ),
         remedies=(
             Remedy(
-                "let Open MPI choose the interface: empty the job's own setting {own_setting} in launch.settings",
+                "let Open MPI choose the interface: set {own_setting} in launch.settings of the job "
+                "to an empty value",
                 {"launch": {"settings": "{emptied_setting}"}},
             ),
             Remedy(
                 "let Open MPI choose the interface: empty the job's own variable {own_variable}",
                 {"env": "{emptied_variable}"},
             ),
-            Remedy("let Open MPI choose the interface: remove {parameter}, or name one that every node has"),
+            Remedy(
+                "let Open MPI choose the interface: remove {parameter}, or set one that exists on every node"
+            ),
             Remedy(
                 "Check if InfiniBand network is available. Fall back to TCP communication by setting "
                 "`MPI_FLAGS=--mca btl tcp,self`",
@@ -188,9 +191,8 @@ RULES = (
     Rule(
         id="HOST_KEY",
         title="ssh does not trust a worker's host key",
-        why="ssh checks the worker's host key against known_hosts. The key is not there, or it "
-        "changed because the worker was recreated, and the launcher's ssh settings check "
-        "strictly.",
+        why="ssh checks the worker's host key against known_hosts. The key is missing there, or it "
+        "changed because the worker was recreated, and the launcher uses strict host key checking.",
         signs=(
             Sign(
                 "Host key verification failed",
@@ -207,8 +209,8 @@ RULES = (
     Rule(
         id="PERMISSION_DENIED",
         title="ssh rejects the launcher's key",
-        why="The worker's ssh server does not accept the launcher's key: it is another key, its file "
-        "is readable by others, or the image does not have the user.",
+        why="The worker's ssh server does not accept the launcher's key: it is a different key, its file "
+        "is readable by other users, or the image does not have the user.",
         signs=(
             Sign(
                 "Permission denied (",
@@ -224,7 +226,8 @@ RULES = (
         ),
         remedies=(
             Remedy(
-                "let mpijob create the SSH keys, and mount them in the home directory of the user that runs"
+                "let mpijob create the SSH keys, and mount them in the home directory of the user "
+                "that runs the pods"
             ),
             Remedy("make the key file readable by its owner only: chmod 600"),
         ),
@@ -233,8 +236,8 @@ RULES = (
     Rule(
         id="SSH_USER",
         title="The user ID of the pod has no account in the image",
-        why="ssh and Open MPI look up the user ID in /etc/passwd. On OpenShift every namespace has "
-        "its own range of user IDs, which no image can know.",
+        why="ssh and Open MPI look up the user ID in /etc/passwd. On OpenShift every namespace has its "
+        "own range of user IDs, which an image cannot contain.",
         signs=(
             Sign("No user exists for uid", r"No user exists for uid (?P<uid>\d+)"),
             Sign("is unknown to the system", r"The user \((?P<uid>\d+)\) is unknown to the system"),
@@ -246,7 +249,8 @@ RULES = (
                 {"env": {"HOME": "/tmp"}},  # noqa: S108 - the pod's own
             ),
             Remedy(
-                "use the job's own start script: it adds the entry without write permission on /etc/passwd"
+                "use the job's own start script: it provides the entry without write permission on "
+                "/etc/passwd"
             ),
             Remedy("do not make /etc/passwd group-writable: every process in the pod could become root"),
         ),
@@ -320,10 +324,10 @@ RULES = (
     Rule(
         id="SSH_FAILED",
         title="ssh to a worker failed",
-        why="The daemon on the worker was never started. The user's login shell there refuses "
-        "logins (nologin), or ssh itself failed: Intel MPI's launcher hides the output of ssh and "
-        "reports only its exit code, 65280, which is 255. Only ssh itself can show whether the "
-        "name, the port or the key is wrong.",
+        why="The daemon on the worker was never started. The user's login shell there refuses logins "
+        "(nologin), or ssh itself failed: Intel MPI's launcher hides the output of ssh and reports "
+        "only its exit code, 65280, which is 255. Only the output of ssh shows whether the name, the "
+        "port or the key is wrong.",
         trust=Trust.CAUSE,
         signs=(
             Sign(
@@ -333,7 +337,7 @@ RULES = (
             Sign("This account is", r"(?P<shell>This account is currently not available)"),
         ),
         causes=(
-            "ssh from the launcher to {host} failed; Intel MPI does not show why.",
+            "ssh from the launcher to {host} failed; Intel MPI does not show the reason.",
             "ssh to a worker failed: the user's login shell there refuses logins ({shell}).",
         ),
         remedies=(
@@ -352,9 +356,9 @@ RULES = (
     Rule(
         id="DAEMON_NOT_STARTED",
         title="MPI's daemon did not start on a worker",
-        why="The launcher could not start its daemon on a worker, or the daemon could not connect "
-        "back. The launcher's report does not say why; a line of ssh or of the loader above it "
-        "does, if there is one.",
+        why="The launcher could not start its daemon on a worker, or the daemon could not connect back. "
+        "The launcher's report does not contain the reason; a line from ssh or the loader above it "
+        "may.",
         trust=Trust.GENERIC,
         signs=(
             Sign(

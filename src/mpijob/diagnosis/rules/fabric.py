@@ -115,7 +115,7 @@ RULES = (
         example="The RDMA connection from n3 (mlx5_0) to n4 was lost.",
         remedies=(
             Remedy("check that {host} is up and its link is active: ibstat, ibv_devinfo, dmesg"),
-            Remedy("check whether another rank ended before: its last lines are the cause then"),
+            Remedy("check whether another rank ended earlier: if so, its last lines show the cause"),
             Remedy("if it is always the same node, exclude it: placement.exclude_nodes"),
         ),
         confidence=0.6,
@@ -160,7 +160,8 @@ RULES = (
                 "raise the limit before the program starts: ulimit -l unlimited; in a container: --ulimit memlock=-1"
             ),
             Remedy(
-                "under Slurm: PropagateResourceLimitsExcept=MEMLOCK in slurm.conf, and no limit for slurmd"
+                "under Slurm: PropagateResourceLimitsExcept=MEMLOCK in slurm.conf, and set no limit "
+                "for slurmd"
             ),
             *_TCP,
         ),
@@ -169,8 +170,8 @@ RULES = (
     Rule(
         id="NO_INFINIBAND",
         title="MPI found no RDMA network",
-        why="MPI looked for InfiniBand, RoCE or EFA and found no device that works. It continues over "
-        "TCP, which is slower; if the run fails, it fails for another reason.",
+        why="MPI searched for InfiniBand, RoCE or EFA and found no working device. It uses TCP, which is "
+        "slower; if the run fails, the reason is a different one.",
         signs=(
             Sign(
                 "initializing an OpenFabrics device", r"(?P<detail>error initializing an OpenFabrics device)"
@@ -191,8 +192,8 @@ RULES = (
     Rule(
         id="COPY_FORBIDDEN",
         title="The container forbids cross-memory copies (CMA) between ranks",
-        why="Ranks on one worker copy from each other's memory (CMA). Containers usually forbid it "
-        "(process_vm_readv needs the permission to trace); messages are then lost or slow.",
+        why="Ranks on one worker copy from each other's memory (CMA). Containers usually forbid this "
+        "(process_vm_readv requires ptrace permission); messages are then lost or slow.",
         signs=(
             Sign("errno = 1", r"Read -1, expected \d+, errno = 1\b"),
             Sign("process_vm_readv", r"process_vm_readv[^\n]{0,120}(?:Operation not permitted|delivered 0)"),

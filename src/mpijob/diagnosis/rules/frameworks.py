@@ -14,8 +14,8 @@ RULES = (
     Rule(
         id="HOROVOD_STALL",
         title="Horovod is stalled: some ranks wait for others",
-        why="Every rank must reduce the same tensors. Some ranks submitted a tensor and others did "
-        "not: one rank evaluates or saves alone, takes another branch, or has ended.",
+        why="Every rank must reduce the same tensors. Some ranks submitted a tensor and others did not: "
+        "only one rank evaluates or saves, one rank takes a different branch, or one rank has exited.",
         signs=(
             Sign(
                 "tensors were submitted",
@@ -75,7 +75,7 @@ RULES = (
             Sign("HorovodInternalError", r"HorovodInternalError"),
             Sign("Horovod has been shut down", r"Horovod has been shut down"),
         ),
-        causes=("{who} lost the connection to another rank in Horovod, which had ended before.",),
+        causes=("Horovod: {who} lost the connection to another rank, which had already exited.",),
         remedies=(
             Remedy("find the rank that ended first: mpijob describe JOB"),
             Remedy(
@@ -95,7 +95,7 @@ RULES = (
         causes=("DeepSpeed found no hostfile and trained on one machine only; the other workers were idle.",),
         remedies=(
             Remedy("pass the job's hostfile: deepspeed --hostfile /etc/mpi/hostfile …"),
-            Remedy("or let the job start the ranks: remove deepspeed from the command, and mpirun runs it"),
+            Remedy("or let the job start the ranks with mpirun: remove deepspeed from the command"),
         ),
         confidence=0.9,
         even_on_success=True,
@@ -160,7 +160,7 @@ RULES = (
         id="COLLECTIVE_TIMEOUT",
         title="A collective call timed out",
         why="All ranks must make the same collective calls. One rank did not join in time: it is slow "
-        "(data, storage, a checkpoint), it ended, or it made another call.",
+        "(data, storage, a checkpoint), it ended, or it made a different call.",
         signs=(
             Sign(
                 "gloo",
@@ -190,8 +190,8 @@ RULES = (
     Rule(
         id="RENDEZVOUS",
         title="The rendezvous of the ranks failed",
-        why="Every rank connects to rank 0 at MASTER_ADDR and MASTER_PORT. Some could not: the "
-        "address is localhost or a name that does not resolve on the workers, rank 0 ended or "
+        why="Every rank connects to rank 0 at MASTER_ADDR and MASTER_PORT. Some ranks could not connect: "
+        "the address is localhost or a name that does not resolve on the workers, rank 0 ended or "
         "never started, or the traffic is blocked.",
         signs=(
             Sign("DistNetworkError", r"DistNetworkError: (?P<detail>[^\n]{1,200})"),

@@ -19,7 +19,7 @@ RULES = (
         id="NCCL_TIMEOUT",
         title="An NCCL collective timed out",
         why="All ranks must make the same collective calls. One rank did not join: it is slow (data, "
-        "storage, a checkpoint), it ended, or it made another call. The waiting ranks report the "
+        "storage, a checkpoint), it ended, or it made a different call. The waiting ranks report the "
         "timeout; the rank that does not report it is the suspect.",
         signs=(
             Sign(
@@ -98,8 +98,8 @@ RULES = (
         id="COLLECTIVE_MISMATCH",
         title="The ranks made different collective calls",
         why="Every rank must make the same collective calls in the same order, with matching tensors. "
-        "One rank made another call or passed another shape: a branch that only some ranks take, or "
-        "a model that differs.",
+        "One rank made a different call or passed a different shape: only some ranks take a branch, "
+        "or the model differs between ranks.",
         signs=(
             Sign("ollective", r"(?P<detail>Detected mismatch between collectives on ranks\.[^\n]{0,240})"),
             Sign("ollective mismatch", r"(?P<detail>[Cc]ollective mismatch[^\n]{0,160})"),
@@ -113,7 +113,9 @@ RULES = (
                 "see which call differs: TORCH_DISTRIBUTED_DEBUG=DETAIL",
                 {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}},
             ),
-            Remedy("look for collective calls inside a branch (if), and for a last batch of another size"),
+            Remedy(
+                "look for collective calls inside a branch (if), and for a last batch of a different size"
+            ),
         ),
         confidence=0.85,
     ),
@@ -140,7 +142,7 @@ RULES = (
         id="NCCL_ERROR",
         title="NCCL failed",
         why="The library for communication between GPUs failed. Its own message is short; with "
-        "NCCL_DEBUG=INFO it logs which call failed, and where.",
+        "NCCL_DEBUG=INFO it logs the failed call and its location.",
         signs=(
             Sign(
                 "NCCL error",
@@ -254,8 +256,8 @@ RULES = (
     Rule(
         id="CUDA_DRIVER",
         title="The program's CUDA version does not match the node's driver or GPU",
-        why="The program was built with a CUDA that is newer than the node's driver supports, or for "
-        "other GPUs than the node has.",
+        why="The program was built with a CUDA version that the node's driver does not support, or for "
+        "GPUs other than those of the node.",
         signs=(
             Sign("driver version is insufficient", r"(?P<detail>CUDA driver version is insufficient)"),
             Sign(

@@ -134,7 +134,7 @@ RULES = (
         example="The hostfile hosts.txt cannot be read.",
         remedies=(
             Remedy("let mpijob write the hostfile: remove -hostfile or -f from the command"),
-            Remedy("{openmpi}: write one line for each host, as in HOST slots=4"),
+            Remedy("{openmpi}: write one line for each host, for example HOST slots=4"),
             Remedy("{mpich}: write one line for each host, as in HOST:4"),
             Remedy("{intel}: write one line for each host, as in HOST:4"),
         ),
@@ -146,8 +146,8 @@ RULES = (
         id="BAD_BINDING",
         facts=("daemon-lost-binding",),
         title="The ranks cannot be bound as requested",
-        why="The command binds or maps ranks to more cores, sockets or hardware threads than the "
-        "node, or the container's share of it, has.",
+        why="The command binds or maps ranks to more cores, sockets or hardware threads than the node "
+        "(or the container) has.",
         signs=(
             Sign(
                 "per resource (ppr)",
@@ -231,9 +231,9 @@ RULES = (
     Rule(
         id="BAD_WORKDIR",
         title="The ranks' working directory does not exist",
-        why="The launcher changes to a directory before it starts a rank. That directory does not "
-        "exist on the rank's node: it is local to the machine where you are, and not shared with "
-        "the nodes.",
+        why="The launcher changes to a directory before it starts a rank. That directory does not exist "
+        "on the rank's node: it is on the local disk of the machine from which you submitted, and "
+        "not shared with the nodes.",
         signs=(
             Sign(
                 "cannot change to",
@@ -283,7 +283,7 @@ RULES = (
         ),
         remedies=(
             Remedy(
-                "let Open MPI choose: empty the job's own setting {own_setting} in launch.settings",
+                "let Open MPI choose: set {own_setting} in launch.settings of the job to an empty value",
                 {"launch": {"settings": "{emptied_setting}"}},
             ),
             Remedy(
@@ -302,8 +302,8 @@ RULES = (
     Rule(
         id="NO_SSH",
         title="ssh is not installed where the launcher runs",
-        why="To start ranks on other hosts the launcher runs ssh, or the program that a parameter "
-        "names. That program is not installed where the launcher runs.",
+        why="To start ranks on other hosts the launcher runs ssh, or the program that is set in a "
+        "parameter. That program is not installed where the launcher runs.",
         signs=(
             Sign("agent", r"(?:value|parameter)[\s\S]{0,200}?plm_(?:rsh|ssh)_agent:? (?P<agent>\S+)"),
             Sign("ssh", r"execvp error on file (?P<agent>\S*ssh) "),

@@ -9,8 +9,8 @@ RULES = (
         id="TOO_MANY_FILES",
         title="A process has too many files open",
         why="The number of open files and sockets of a process is limited (ulimit -n). A rank or the "
-        "launcher reached the limit: data loaders that keep files open, or so many ranks that "
-        "their connections exceed it.",
+        "launcher reached the limit: data loaders that keep files open, or too many connections "
+        "between ranks.",
         signs=(
             Sign("Too many open files", r"Too many open files(?:: '(?P<path>[^'\n]{1,200})')?"),
             Sign(
@@ -41,8 +41,8 @@ RULES = (
             Sign("File size limit exceeded", r"File size limit exceeded(?! \(signal)"),
         ),
         causes=(
-            "{who} wrote more to {path} than the limit on file size allows (ulimit -f).",
-            "{who} wrote a file larger than the limit on file size allows (ulimit -f).",
+            "{who} wrote more to {path} than the file size limit allows (ulimit -f).",
+            "{who} wrote a file larger than the file size limit allows (ulimit -f).",
         ),
         remedies=(Remedy("raise the limit in the command: bash -c 'ulimit -f unlimited; exec PROGRAM'"),),
         confidence=0.85,

@@ -25,7 +25,7 @@ RULES = (
         id="MEMORY_LIMIT",
         title="A worker used more memory than its limit",
         why="The job sets a memory limit for each worker. All ranks of the worker and its share of "
-        "/dev/shm count together. The worker used more and was ended.",
+        "/dev/shm count together. The worker used more and was stopped.",
         trust=Trust.FACT,
         facts=("memory-exceeded", "reason:MemoryLimitExceeded"),
         causes=(
@@ -41,8 +41,8 @@ RULES = (
     Rule(
         id="OOM_KILLED",
         title="The kernel killed a process, probably because memory ran out",
-        why="Signal 9 that mpijob did not send usually comes from the Linux kernel when memory runs "
-        "out, in the worker's limit or on the whole machine. It can also come from a kill -9.",
+        why="If mpijob did not send signal 9, it usually comes from the Linux kernel: the worker reached "
+        "its memory limit, or the whole machine ran out of memory. It can also come from a kill -9.",
         trust=Trust.CAUSE,
         facts=("oom-killed", "rank-killed-by-system"),
         signs=(
@@ -94,9 +94,8 @@ RULES = (
     Rule(
         id="RANK_KILLED",
         title="Another process killed a rank",
-        why="Signal 9 ended a rank although its worker's memory was well below the limit. So the "
-        "kernel did not do it for lack of memory, but a user or a process with the same "
-        "permissions.",
+        why="Signal 9 ended a rank although its worker's memory was well below the limit. So the kernel "
+        "did not send it because of memory; a user or a process with the same permissions did.",
         facts=("rank-killed",),
         causes=(
             "Another process killed {whom} with {signal_name}; its worker used at most {peak} of {limit}.",
@@ -119,8 +118,8 @@ RULES = (
     Rule(
         id="MEMORY_ERROR",
         title="A memory allocation failed",
-        why="The program or its run time requested a block of memory and the system refused: the "
-        "address space limit is reached, or the array is larger than the memory.",
+        why="The program or its runtime requested memory, and the system denied the request: the address "
+        "space limit is reached, or the array is larger than the memory.",
         signs=(
             Sign(
                 "MemoryError", r"^(?:\S*[ ])?(?P<error>[\w.]*(?<!OutOf)MemoryError(?:: (?P<detail>[^\n]+))?)$"
@@ -216,7 +215,7 @@ RULES = (
         id="SHM_FULL",
         title="The shared memory /dev/shm is too small",
         why="Ranks on one worker exchange data through /dev/shm, and data loaders use it too. In a "
-        "container it has 64 MiB by default.",
+        "container its default size is 64 MiB.",
         signs=(
             Sign("shared-memory backing", r"not enough space for \S+ \(the shared-memory backing"),
             Sign("shared memory segment", r"Error while creating shared memory segment"),

@@ -14,7 +14,7 @@ _SAME = Remedy("use the MPI that the program was built with: mpi: openmpi, mpich
 RULES = (
     Rule(
         id="MPI_MISMATCH",
-        title="The program was built for another MPI than the one that starts it",
+        title="The program was built for a different MPI from the one that starts it",
         why="Each rank then runs alone: all print rank 0 of 1, each does the whole work, and the "
         "launcher even reports success. It happens when the image or the environment has two MPI "
         "libraries.",
@@ -34,8 +34,8 @@ RULES = (
             Sign("libmpi", r"(?P<missing>libmpi(?:cxx|_cxx)?\.so\.\d+): cannot open shared object"),
         ),
         causes=(
-            "MPI version mismatch detected. The program was built for another MPI than the one it "
-            "loads: the symbol {symbol} is missing there.",
+            "MPI version mismatch detected. The program was built for a different MPI from the one "
+            "that it loads: the symbol {symbol} is missing there.",
             "MPI version mismatch detected. The program needs {missing}, which the loader does not "
             "find: it was built for another MPI, or LD_LIBRARY_PATH lacks its directory.",
             "MPI version mismatch detected. The program is built with {library}, the launcher is "
@@ -56,7 +56,7 @@ RULES = (
     Rule(
         id="WRONG_WORLD",
         title="The program's MPI is not the one that started it",
-        why="A launcher can only start programs of its own MPI. A rank of another MPI would run as "
+        why="A launcher can start only programs that use its own MPI. A rank of another MPI would run as "
         "rank 0 of 1: every rank would do the whole work, and all would succeed. So mpijob stopped "
         "the job immediately.",
         trust=Trust.FACT,
@@ -92,8 +92,8 @@ RULES = (
             ),
             Remedy("start it with MPICH, which does not set {both}: mpi: mpich", {"mpi": "mpich"}),
             Remedy(
-                "if a script starts the program, name the program by its path in the command, so that "
-                "mpijob can read its MPI"
+                "if a script starts the program, specify the program by its path in the command, so "
+                "that mpijob can read its MPI"
             ),
         ),
         confidence=0.98,
@@ -121,8 +121,8 @@ RULES = (
             ),
         ),
         causes=(
-            "MPI version mismatch detected. The workers do not have {helper}: they have another MPI "
-            "than the launcher, none, or one in another path.",
+            "MPI version mismatch detected. The workers do not have {helper}: their MPI differs from "
+            "that of the launcher, is missing, or is in a different path.",
         ),
         remedies=(
             Remedy(
@@ -135,10 +135,10 @@ RULES = (
     ),
     Rule(
         id="MPI_FAMILY",
-        title="The image has another MPI than the job says",
+        title="The MPI in the image differs from the one that the job sets",
         why="Every MPI library has its own launcher, and all are called mpirun. The one in the image "
-        "rejects the options of the job, because the job names another library, or none (then "
-        "Open MPI is assumed).",
+        "rejects the options of the job, because the job sets a different library, or none (Open MPI "
+        "is then assumed).",
         signs=(
             Sign("token slots", r"token slots not supported at this time"),
             Sign("unknown option", r'mpirun: Error: unknown option "-f"'),
@@ -147,7 +147,7 @@ RULES = (
                 r"An unrecognized option was included on the mpirun command line: Option: -f$",
             ),
         ),
-        causes=("MPI version mismatch detected. The launcher in the image is not the one of {family}.",),
+        causes=("MPI version mismatch detected. The launcher in the image does not belong to {family}.",),
         remedies=(
             Remedy("set the MPI that the image has: mpi: openmpi, mpich or intel"),
             Remedy("check the image's MPI installation: mpirun --version"),
@@ -204,7 +204,7 @@ RULES = (
         id="TRUNCATED_MESSAGE",
         facts=("mpi-error:15",),
         title="A message is larger than its receive buffer",
-        why="A rank received more data than its buffer holds: counts or types differ between sender "
+        why="A rank received more data than fits into its buffer: counts or types differ between sender "
         "and receiver, or it received a message that belongs to another call.",
         signs=(
             Sign("MPI_ERR_TRUNCATE", r"MPI_ERR_TRUNCATE"),
@@ -222,8 +222,8 @@ RULES = (
         id="INVALID_RANK",
         facts=("mpi-error:6",),
         title="An MPI call names a rank that does not exist",
-        why="Ranks are numbered from 0 to the number of ranks minus 1. The program names another one: "
-        "often the number of ranks is fixed in the code, and the job has fewer.",
+        why="Ranks are numbered from 0 to the number of ranks minus 1. The program uses a number outside "
+        "this range: often the number of ranks is fixed in the code, and the job has fewer.",
         signs=(
             Sign("MPI_ERR_RANK", r"MPI_ERR_RANK"),
             Sign(
@@ -248,7 +248,7 @@ RULES = (
         id="MPI_CALL_ERROR",
         facts=("mpi-error",),
         title="An MPI call failed",
-        why="An MPI call failed and MPI ended the job. The error class says what is wrong: counts, "
+        why="An MPI call failed and MPI ended the job. The error class shows what is wrong: counts, "
         "types, communicators or roots that do not match.",
         signs=(
             Sign(
@@ -311,9 +311,8 @@ RULES = (
     Rule(
         id="MPI_AFTER_FINALIZE",
         title="MPI was called before MPI_Init or after MPI_Finalize",
-        why="MPI may be used only between MPI_Init and MPI_Finalize. A call outside of them ends the "
-        "job: often an object that frees its communicator when the program ends, or a library "
-        "that initializes MPI itself.",
+        why="MPI may be used only between MPI_Init and MPI_Finalize. A call outside ends the job. Often "
+        "an object frees its communicator when the program ends, or a library initializes MPI itself.",
         signs=(
             Sign(
                 "MPI_FINALIZE",
@@ -445,7 +444,7 @@ RULES = (
             ),
             Sign("ncclRemoteError", r"ncclRemoteError: A call failed possibly due to a network error"),
         ),
-        causes=("{who} lost the connection to another rank, which had ended before.",),
+        causes=("{who} lost the connection to another rank, which had already ended.",),
         remedies=(
             Remedy("find the rank that ended first: mpijob describe JOB shows the exits by time"),
             Remedy(
@@ -458,8 +457,9 @@ RULES = (
     Rule(
         id="RANK_ENDED_EARLY",
         title="A rank ended before the others; the launcher does not report how",
-        why="Intel MPI reports the ranks that it killed itself, after another one had failed, like a "
-        "rank that was killed. Its report alone does not show which rank failed first, or why.",
+        why="After a failure, Intel MPI kills the other ranks and reports them in the same way as a rank "
+        "that was killed from outside. Its report alone does not show which rank failed first, or "
+        "why.",
         trust=Trust.GENERIC,
         signs=(
             Sign(
@@ -479,8 +479,8 @@ RULES = (
             ),
         ),
         causes=(
-            "Rank {only_rank} on {host} ended by signal 9: the kernel killed it because memory ran out, or MPI "
-            "ended it after another rank had failed.",
+            "Rank {only_rank} on {host} ended by signal 9: the kernel killed it because memory ran "
+            "out, or MPI stopped it after another rank had failed.",
             "A rank on worker {worker} ended early; the launcher's report does not show which one "
             "failed first.",
             "A rank ended early; the launcher's report does not show which one failed first.",
@@ -499,8 +499,8 @@ RULES = (
     Rule(
         id="TERMINATED",
         title="The launcher was terminated (signal 15)",
-        why="Signal 15 ended the ranks. A launcher forwards it when it receives it from a cancel, a "
-        "time limit, a logout or a user.",
+        why="Signal 15 ended the ranks. A launcher forwards this signal to its ranks; it is sent by a "
+        "cancel, a time limit, a logout or a user.",
         trust=Trust.GENERIC,
         signs=(
             Sign("KILLED BY SIGNAL", r"KILLED BY SIGNAL: 15 \(Terminated\)"),

@@ -29,8 +29,8 @@ RULES = (
         example="Rank 2 could not read or write /scratch/run/mesh.h5: Stale file handle.",
         remedies=(
             Remedy(
-                "do not replace or delete files that running ranks have open: write a new file under "
-                "another name{stale:.0}"
+                "do not replace or delete files that running ranks have open: write a new file with "
+                "a different name{stale:.0}"
             ),
             Remedy("run it again without {node}", {"placement": {"exclude_nodes": ["{node}"]}}),
             Remedy("check the file system on that node: findmnt, and dmesg | tail"),

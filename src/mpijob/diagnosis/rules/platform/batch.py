@@ -9,8 +9,7 @@ RULES = (
         id="BATCH_TIME_LIMIT",
         title="The batch system ended the job at its time limit",
         why="Every batch job has a time limit: walltime (PBS), -W (LSF), h_rt (Grid Engine), "
-        "--time-limit (Flux). The job "
-        "was still running then, and the batch system ended it.",
+        "--time-limit (Flux). The job was still running at this limit, and the batch system ended it.",
         signs=(
             Sign(
                 "PBS: job killed: walltime",
@@ -38,7 +37,8 @@ RULES = (
     Rule(
         id="BATCH_CANCELLED",
         title="The batch job was cancelled",
-        why="Its owner, an administrator or the scheduler ended the job: qdel, bkill, or a job of higher priority.",
+        why="The owner, an administrator (qdel, bkill) or the scheduler (for a job of higher priority) "
+        "ended the job.",
         signs=(
             Sign(
                 "TERM_",

@@ -9,7 +9,7 @@ RULES = (
         id="UNSCHEDULABLE",
         title="No node can run a pod",
         why="The scheduler found no node that fits: too few free resources, a taint, a selector, a "
-        "volume in another zone. The pod stays pending until that changes.",
+        "volume in another zone. The pod stays pending until a node fits.",
         trust=Trust.FACT,
         facts=("reason:Unschedulable",),
         signs=(
@@ -17,7 +17,7 @@ RULES = (
             Sign("nodes are available", r"(?P<detail>\d+/\d+ nodes are available: [^\n]{1,240})"),
         ),
         causes=("{message}", "No node can run a pod: {detail}"),
-        example="Insufficient GPUs: requested 8, no node of 3 has as much free (worker 3, for 2 min)",
+        example="Insufficient GPUs: requested 8, none of the 3 nodes has enough free (worker 3, for 2 min)",
         remedies=(
             Remedy("request less for each worker, or more and smaller workers"),
             Remedy("see the nodes' free resources: mpijob doctor"),
@@ -103,8 +103,7 @@ RULES = (
     Rule(
         id="QUOTA_TOO_SMALL",
         title="The queue can never admit a job of this size",
-        why="The job requests more than the queue's quota even when nothing else runs. It would wait "
-        "forever.",
+        why="The job requests more than the total quota of the queue. It would wait forever.",
         trust=Trust.FACT,
         facts=("reason:QuotaTooSmall",),
         causes=("{message}",),
@@ -136,8 +135,8 @@ RULES = (
     Rule(
         id="QUEUE_INACTIVE",
         title="The job's queue is not admitting jobs",
-        why="An administrator stopped the queue, or something that it needs (a resource flavor, an "
-        "admission check) is missing.",
+        why="An administrator stopped the queue, or a required object (a resource flavor, an admission "
+        "check) is missing.",
         trust=Trust.FACT,
         facts=("reason:QueueClosed",),
         signs=(Sign("Queue ", r"(?P<detail>(?:Local|Cluster)Queue \S+ is (?:inactive|stopped))"),),
@@ -171,7 +170,7 @@ RULES = (
     Rule(
         id="PREEMPTED",
         title="The job was preempted",
-        why="The queue gave the job's resources to a job of higher priority, or reclaimed borrowed "
+        why="The queue reassigned the job's resources to a job of higher priority, or reclaimed borrowed "
         "quota. Its pods ended; it waits in the queue and starts again automatically.",
         trust=Trust.DECISION,
         facts=("reason:Preempted", "reason:Requeued"),
@@ -189,7 +188,7 @@ RULES = (
     Rule(
         id="ENGINE_REFUSED",
         title="The cluster's controller refused the job",
-        why="The controller could not create the parts of the job: the API server, a webhook or the "
+        why="The controller could not create the objects of the job: the API server, a webhook or the "
         "controller itself rejected them. The job's own status does not show it.",
         trust=Trust.FACT,
         facts=("reason:EngineRefused",),
@@ -202,7 +201,7 @@ RULES = (
         causes=("{message}", "The cluster refused the job ({hook}): {detail}"),
         example="its controller refused the job: spec.mpiReplicaSpecs[Worker].replicas: Invalid value: 0",
         remedies=(
-            Remedy("fix what the message names, then submit the job again"),
+            Remedy("fix the problem in the message, then submit the job again"),
             Remedy("check the controllers and their versions: mpijob doctor"),
         ),
         confidence=1.0,
@@ -210,8 +209,8 @@ RULES = (
     Rule(
         id="QUOTA_USED_UP",
         title="The pods exceed the namespace's quota",
-        why="The namespace has a hard limit (ResourceQuota), and the pods of this job would exceed "
-        "it. They are created when other pods release enough.",
+        why="The namespace has a hard limit (ResourceQuota), and the pods of this job would exceed it. "
+        "They are created when other pods have released enough quota.",
         trust=Trust.FACT,
         facts=("reason:QuotaUsedUp",),
         signs=(
@@ -222,7 +221,7 @@ RULES = (
         causes=("{message}", "The pods exceed the namespace's quota: {detail}"),
         example="the job's pods cannot be created: exceeded quota: team, requested: cpu=2, used: cpu=7, limited: cpu=8",
         remedies=(
-            Remedy("wait for other jobs to end, or delete what is not needed"),
+            Remedy("wait for other jobs to end, or delete jobs that are not needed"),
             Remedy("use fewer workers, or smaller ones"),
             Remedy("request more quota from an administrator"),
         ),
@@ -264,7 +263,7 @@ RULES = (
                 "remove what the message names: NFS volumes, RDMA, a fixed user ID (OpenShift's SCCs "
                 "allow none)"
             ),
-            Remedy("use a namespace with another policy; an administrator can create one"),
+            Remedy("use a namespace with a different policy; an administrator can create one"),
         ),
         confidence=1.0,
     ),

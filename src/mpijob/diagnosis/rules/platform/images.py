@@ -35,8 +35,8 @@ RULES = (
     Rule(
         id="IMAGE_NAME_INVALID",
         title="The image name is not valid",
-        why="An image name consists of lower-case letters, digits, dots, dashes and slashes, and may "
-        "end with :TAG or @DIGEST. This one has another form.",
+        why="An image name consists of lower-case letters, digits, dots, dashes and slashes, and may end "
+        "with :TAG or @DIGEST. This name does not have this form.",
         trust=Trust.FACT,
         facts=("reason:ImageNameInvalid",),
         signs=(
@@ -70,7 +70,7 @@ RULES = (
             "Failed to pull image '{image}': authentication required",
             "The registry refuses access to the image.",
         ),
-        example="Image team/mpi:1 may not be pulled: its registry refuses (all 4 workers)",
+        example="Image team/mpi:1 cannot be pulled: its registry denies access (all 4 workers)",
         remedies=(
             Remedy("add the secret with the registry's credentials to the job: pull_secrets"),
             Remedy("check the image name: the image may not exist"),
@@ -81,9 +81,9 @@ RULES = (
     Rule(
         id="IMAGE_PULL_FAILED",
         title="The image cannot be pulled",
-        why="The node could not pull the image: the registry does not respond, its name does not "
-        "resolve on the node, its certificate is not trusted, or the disk is full. Kubernetes "
-        "retries with growing pauses.",
+        why="The node could not pull the image: the registry does not respond, its name does not resolve "
+        "on the node, its certificate is not trusted, or the disk is full. Kubernetes retries with "
+        "increasing delays.",
         trust=Trust.FACT,
         facts=("reason:ImagePullFailed",),
         signs=(

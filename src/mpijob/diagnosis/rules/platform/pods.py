@@ -14,8 +14,8 @@ RULES = (
     Rule(
         id="NO_SSHD",
         title="A worker has no ssh server",
-        why="Workers run the image's own sshd, as an ordinary user. The image has none, or it cannot be started "
-        "there.",
+        why="Workers run the image's own sshd as a non-root user. The image has no sshd, or a non-root "
+        "user cannot start it.",
         trust=Trust.FACT,
         facts=("reason:NoSshServer",),
         causes=("{message}",),
@@ -38,7 +38,7 @@ RULES = (
         example="worker 0: the job's key cannot be read in /mpijob/ssh",
         remedies=(
             Remedy("check that the secret exists: kubectl get secrets"),
-            Remedy("do not set securityContext or an sshAuthMountPath of your own for the pods"),
+            Remedy("do not set securityContext or a custom sshAuthMountPath for the pods"),
         ),
         confidence=0.95,
     ),
@@ -52,7 +52,7 @@ RULES = (
         causes=("{message}",),
         example="the launcher: the image has no program 'mpirun'",
         remedies=(
-            Remedy("use an image that holds the MPI library that the job uses, on its PATH"),
+            Remedy("use an image that has the MPI library of the job on its PATH"),
             Remedy("use the full path of the command in the image"),
         ),
         confidence=1.0,
@@ -61,9 +61,9 @@ RULES = (
     Rule(
         id="WORLD_NOT_STARTED",
         title="The ranks could not be started",
-        why="Before the program runs, mpijob launches a short census that counts the ranks. It "
-        "failed, so the program was not started. The reason is in the lines just before, if the "
-        "launcher gave one.",
+        why="Before the program runs, mpijob counts the ranks with a short launch (the census). This "
+        "launch failed, so the program was not started. The reason is in the lines just before, if "
+        "the launcher gave one.",
         trust=Trust.GENERIC,
         facts=("reason:WorldNotStarted",),
         causes=("{message}",),
@@ -78,9 +78,9 @@ RULES = (
     Rule(
         id="POD_NOT_STARTED",
         title="Kubernetes could not start a pod",
-        why="The node's kubelet could not set up the pod's network or start its container. The "
-        "program did not run. The kubelet retries with growing pauses, so the pod may look as if "
-        "it only waits.",
+        why="The node's kubelet could not set up the pod's network or start its container. The program "
+        "did not run. The kubelet retries with increasing delays, so the pod may look as if it were "
+        "only waiting.",
         signs=(
             Sign(
                 "FailedCreatePodSandBox",
@@ -102,7 +102,8 @@ RULES = (
         remedies=(
             Remedy("see the pod's events in full: kubectl describe pod NAME"),
             Remedy(
-                "fix what the message names: a security setting, a network attachment, a device or a command"
+                "fix the problem in the message: a security setting, a network attachment, a device "
+                "or a command"
             ),
         ),
         confidence=0.7,
@@ -127,8 +128,8 @@ RULES = (
     Rule(
         id="WORKER_EVICTED",
         title="A worker was evicted from its node",
-        why="The node was short of memory, disk or process IDs and evicted pods, first those that use "
-        "more than they request; or the node was shut down.",
+        why="The node was low on memory, disk or process IDs and evicted pods, starting with those that "
+        "use more than they request; or the node was shut down.",
         trust=Trust.FACT,
         facts=("reason:WorkerEvicted",),
         signs=(
@@ -146,7 +147,7 @@ RULES = (
         ),
         example="worker 1 was evicted from its node gpu-17: The node was low on resource: memory.",
         remedies=(
-            Remedy("request as much memory as the worker really uses, so that the node reserves it"),
+            Remedy("request as much memory as the worker actually uses, so that the node reserves it"),
             Remedy("write large files to a volume, not into the container"),
             _SURVIVE,
         ),
@@ -173,8 +174,8 @@ RULES = (
     Rule(
         id="LAUNCHER_MEMORY",
         title="The launcher used more memory than its limit",
-        why="The launcher runs mpirun and forwards all output. With many ranks, or when the command "
-        "itself works there, its small default limit is not enough.",
+        why="The launcher runs mpirun and forwards all output. With many ranks, or if the command itself "
+        "does work in the launcher, the small default limit is not enough.",
         trust=Trust.FACT,
         facts=("reason:LauncherMemoryExceeded",),
         causes=("{message}",),

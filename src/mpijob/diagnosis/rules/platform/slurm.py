@@ -30,8 +30,7 @@ RULES = (
             _LONGER,
             Remedy("request more time, for example #SBATCH --time=08:00:00"),
             Remedy(
-                "write checkpoints, and have Slurm send a signal before the limit: #SBATCH "
-                "--signal=B:USR1@300"
+                "write checkpoints, and let Slurm send a signal before the limit: #SBATCH --signal=B:USR1@300"
             ),
         ),
         confidence=0.95,
@@ -41,7 +40,7 @@ RULES = (
         id="SLURM_NODE_FAILED",
         title="A node of the Slurm job failed",
         why="A node stopped responding to Slurm: it crashed, lost power or its network, or an "
-        "administrator took it down. Every rank on it is lost, and Slurm ended the rest.",
+        "administrator took it down. Every rank on it is lost, and Slurm stopped the other ranks.",
         signs=(
             Sign("Node failure on", r"Node failure on (?P<node>\S+)"),
             Sign("DUE TO NODE FAILURE", r"CANCELLED[^\n]{0,80}DUE TO NODE FAILURE"),
@@ -108,9 +107,9 @@ RULES = (
     Rule(
         id="SLURM_REFUSED",
         title="Slurm rejects the job",
-        why="Slurm checks a job at submission: the script, the partition, the account, the QOS and "
-        "their limits. Something that the job requests does not exist, is not allowed, or exceeds "
-        "a limit.",
+        why="Slurm checks a job at submission: the script, the partition, the account, the QOS and their "
+        "limits. Something in the request of the job does not exist, is not allowed, or exceeds a "
+        "limit.",
         signs=(
             Sign(
                 "submission failed",
@@ -145,8 +144,8 @@ RULES = (
         example="Slurm rejects the job: Invalid partition name specified",
         remedies=(
             Remedy(
-                "see what you may request: sinfo -s; sacctmgr show assoc user=$USER "
-                "format=account,qos,partition"
+                "list the accounts and partitions that you may use: sinfo -s; sacctmgr show assoc "
+                "user=$USER format=account,qos,partition"
             ),
             Remedy("request less: fewer nodes, less time, or another partition"),
         ),
@@ -169,7 +168,7 @@ RULES = (
         causes=("Slurm does not respond: {error}",),
         remedies=(
             Remedy("check both: scontrol ping; munge -n | unmunge"),
-            Remedy("ask an administrator; running jobs continue meanwhile"),
+            Remedy("contact an administrator; running jobs are not affected"),
         ),
         confidence=0.85,
         yields_to=("SLURM_TIME_LIMIT", "OOM_KILLED"),
@@ -228,15 +227,19 @@ RULES = (
     Rule(
         id="SLURM_REQUEUED",
         title="Slurm put the job back into the queue",
-        why="A node failed, the job was preempted, or a user called scontrol requeue. Slurm keeps the job and starts "
-        "it again from its beginning as the next attempt, some minutes later: it lets the credentials of the first "
-        "start run out (cred_expire, two minutes).",
+        why="A node failed, the job was preempted, or a user called scontrol requeue. Slurm keeps the "
+        "job and starts it again from its beginning as the next attempt, some minutes later: it "
+        "waits until the credentials of the first start have expired (cred_expire, two minutes).",
         trust=Trust.DECISION,
         facts=("reason:SlurmRequeued",),
         causes=("The job is back in the queue: {message}.",),
-        example="The job is back in the queue: partition main: its begin time is not reached (BeginTime).",
+        example="The job is back in the queue: partition main: its begin time has not been reached "
+        "(BeginTime).",
         remedies=(
-            Remedy("nothing to do: Slurm starts it again; have the program resume from its last checkpoint"),
+            Remedy(
+                "no action is needed: Slurm starts the job again; let the program resume from its last "
+                "checkpoint"
+            ),
             Remedy("let the job fail instead of restarting", {"requeue_on_lost_worker": False}),
         ),
         confidence=1.0,
@@ -244,9 +247,9 @@ RULES = (
     Rule(
         id="SLURM_NEVER_STARTS",
         title="The Slurm job can never start with these settings",
-        why="Slurm accepts a job that requests more than a limit allows, and lets it wait: for more time or nodes than "
-        "its partition has, for an account or QOS that may not be used there, for a job that has failed. "
-        "Waiting does not help.",
+        why="Slurm accepts a job that requests more than a limit allows, but never starts it: it "
+        "requests more time or nodes than its partition has, uses an account or QOS that is not "
+        "allowed there, or depends on a job that has failed.",
         trust=Trust.FACT,
         facts=("reason:NeverStarts",),
         causes=("The job can never start with these settings: {message}.",),
@@ -261,8 +264,8 @@ RULES = (
     Rule(
         id="SLURM_HELD",
         title="The Slurm job is held",
-        why="A user holds the job in the queue (scontrol hold), or Slurm does after a failed start. It waits until "
-        "it is released.",
+        why="A user holds the job in the queue (scontrol hold), or Slurm holds it after a failed start. "
+        "It waits until it is released.",
         trust=Trust.DECISION,
         facts=("reason:Held",),
         causes=("The job is held: {message}.",),
@@ -275,16 +278,16 @@ RULES = (
     ),
     Rule(
         id="SLURM_DIRECTORY",
-        title="The nodes do not see the job's directory",
-        why="mpijob keeps a job's script, logs and files in a directory that login node and compute nodes share. The "
-        "first node of this job does not have it, or may not write there, so nothing of the job could run or be "
-        "logged.",
+        title="The nodes cannot access the job's directory",
+        why="mpijob keeps a job's script, logs and files in a directory that login node and compute "
+        "nodes share. The first node of this job does not have it, or may not write there, so no "
+        "part of the job could run or write a log.",
         trust=Trust.FACT,
         facts=("reason:DirectoryNotShared",),
         causes=("{message}.",),
         example="node n1 cannot use the job's directory /tmp/state/slurm/jobs/1f2e.",
         remedies=(
-            Remedy("name a directory on a shared file system: MPIJOB_SLURM_DIRECTORY=/shared/you/mpijob"),
+            Remedy("set a directory on a shared file system: MPIJOB_SLURM_DIRECTORY=/shared/you/mpijob"),
             Remedy("see which file systems the nodes have: srun df -h"),
         ),
         confidence=1.0,
@@ -292,12 +295,13 @@ RULES = (
     Rule(
         id="SLURM_OUTCOME_UNKNOWN",
         title="Slurm has no record of how the job ended",
-        why="Slurm forgets a job some minutes after its end (MinJobAge). The job's script was killed before it could "
-        "write how it ended, and the accounting has no record of it, or there is none.",
+        why="Slurm deletes a job from its memory some minutes after its end (MinJobAge). The job's "
+        "script was killed before it could record its result, and the accounting is not available or "
+        "has no record of the job.",
         trust=Trust.FACT,
         facts=("reason:OutcomeUnknown",),
         causes=("{message}.",),
-        example="Slurm does not know job 71 any more, and neither its journal nor the accounting says how it ended.",
+        example="Slurm no longer has job 71, and neither its journal nor the accounting contains its end.",
         remedies=(
             Remedy("read the end of its log: mpijob logs JOB --tail 50"),
             Remedy("ask an administrator for slurmctld's log of that job"),

@@ -9,9 +9,8 @@ RULES = (
     Rule(
         id="CANCELLED",
         title="The job was cancelled",
-        why="A user with the right to do so cancelled the job. The ranks received the job's signal "
-        "and were killed after the grace period. Lines about signal 15 or 9 in the log follow "
-        "from that.",
+        why="A user with the right to do so cancelled the job. The ranks received the job's signal and "
+        "were killed after the grace period. Lines about signal 15 or 9 in the log are consequences.",
         trust=Trust.DECISION,
         facts=("reason:Cancelled",),
         causes=("The job was cancelled.",),
@@ -21,12 +20,13 @@ RULES = (
     Rule(
         id="DEPENDENCY_FAILED",
         title="A job that this one depends on did not succeed",
-        why="A job with `after` starts when the jobs that it names have succeeded. One of them "
-        "failed, was cancelled or was deleted, so this job did not start.",
+        why="A job with `after` starts when the jobs listed there have succeeded. One of them failed, "
+        "was cancelled or was deleted, so this job did not start.",
         trust=Trust.DECISION,
         facts=("reason:DependencyFailed",),
         causes=("{message}", "A job that this one depends on did not succeed."),
-        example="not started: job 'prepare', which it waits for, failed (Rank 1 on worker 0 exited with code 2.)",
+        example="not started: job 'prepare', which it waits for, failed (Rank 1 on worker 0 exited with "
+        "code 2.)",
         remedies=(
             Remedy("see why the other job failed, and fix that first: mpijob why OTHER-JOB"),
             Remedy("then run this one: mpijob retry JOB"),
@@ -36,14 +36,14 @@ RULES = (
     Rule(
         id="START_REFUSED",
         title="The job could not be started",
-        why="The machine refused to start a process of the job: a limit on processes or files, a "
-        "directory without write permission, or a program that cannot run. No process of the job "
-        "is left running.",
+        why="The machine refused to start a process of the job, because of a limit on processes or "
+        "files, a directory without write permission, or a program that cannot run. No process of "
+        "the job is left running.",
         trust=Trust.FACT,
         facts=("reason:StartRefused",),
         causes=("Worker {worker} could not be started: {message}", "The job could not be started: {message}"),
         remedies=(
-            Remedy("fix what the message names, then run it again: mpijob retry JOB"),
+            Remedy("fix the problem in the message, then run it again: mpijob retry JOB"),
             Remedy("see what this machine allows: mpijob doctor"),
         ),
         confidence=1.0,
@@ -91,8 +91,8 @@ RULES = (
     Rule(
         id="DISK_FULL",
         title="The disk is full",
-        why="A write failed because the file system is full, or the user's quota on it is used up. "
-        "Logs, checkpoints and temporary files all count.",
+        why="A write failed because the file system is full, or the user's quota on it is used up. Logs, "
+        "checkpoints and temporary files count too.",
         trust=Trust.FACT,
         facts=("reason:DiskFull",),
         signs=(
@@ -117,7 +117,8 @@ RULES = (
         example="Rank 0 could not write '/scratch/run/ckpt.pt': the disk is full.",
         remedies=(
             Remedy(
-                "free space in the quota, or ask for more: quota -s, lfs quota or mmlsquota shows it{quota:.0}"
+                "free space in the quota, or request a larger quota: quota -s, lfs quota or "
+                "mmlsquota shows it{quota:.0}"
             ),
             Remedy("free disk space: mpijob delete JOB removes the logs of finished jobs"),
             Remedy("write checkpoints and data to a volume with more space"),
@@ -164,9 +165,9 @@ RULES = (
     Rule(
         id="DEADLINE_EXCEEDED",
         title="The job ran past its deadline",
-        why="The job has a deadline and was still running then. It received its signal and was ended. "
-        "Ranks that exit with 0 during the grace period do so because of the signal, so the job "
-        "did not succeed.",
+        why="The job was still running at its deadline. It received its signal and was stopped. Ranks "
+        "that exit with 0 during the grace period do so because of the signal, so the job counts as "
+        "failed.",
         example="The job ran past its deadline of 3600 s.",
         trust=Trust.LIMIT,
         facts=("reason:DeadlineExceeded",),
@@ -185,8 +186,8 @@ RULES = (
         ),
         remedies=(
             Remedy(
-                "ranks without output for {quiet} may wait for each other: run it again (mpijob retry "
-                "JOB) and see their call stacks then: mpijob stacks JOB"
+                "ranks without output for {quiet} may wait for each other: run the job again (mpijob "
+                "retry JOB) and show their call stacks: mpijob stacks JOB"
             ),
             Remedy(
                 "double the deadline; this is an estimate, the run time is not known",
@@ -203,9 +204,9 @@ RULES = (
     Rule(
         id="LAUNCHER_KILLED",
         title="Another process killed the launcher",
-        why="A signal that neither mpijob nor the program sent ended the process that starts the "
-        "ranks (mpirun or mpiexec): another user of the account, an administrator, or the kernel "
-        "when memory is short.",
+        why="A signal that neither mpijob nor the program sent ended the process that starts the ranks "
+        "(mpirun or mpiexec): another process of the same user, an administrator, or the kernel when "
+        "memory is low.",
         trust=Trust.CAUSE,
         facts=("launcher-killed", "reason:LauncherLost"),
         causes=(
@@ -241,7 +242,7 @@ RULES = (
                 "requeue automatically when a worker is lost",
                 {"requeue_on_lost_worker": True},
             ),
-            Remedy("see the worker's memory and CPU use before that: mpijob top JOB"),
+            Remedy("check the worker's memory and CPU usage before its end: mpijob top JOB"),
         ),
         confidence=0.85,
         yields_to=(
@@ -253,7 +254,7 @@ RULES = (
         id="DAEMON_LOST",
         title="MPI's daemon on a worker was lost",
         why="Each worker runs a daemon of the MPI library (prted, orted, hydra_pmi_proxy) that starts "
-        "and connects its ranks. It was killed. MPI libraries notice this late or never, and some "
+        "and connects its ranks. It was killed. MPI libraries detect this late or never, and some "
         "even report success, so mpijob watches it.",
         facts=("reason:DaemonLost",),
         signs=(

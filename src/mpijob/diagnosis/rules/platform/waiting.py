@@ -15,7 +15,7 @@ RULES = (
         causes=("The job waits: {message}.", "The job waits for free resources."),
         example="The job waits: 4 GPUs, position 2, about 25 min.",
         remedies=(
-            Remedy("see what runs and what is ahead of it: mpijob queue"),
+            Remedy("list running jobs and the jobs ahead of it: mpijob queue"),
             Remedy("reduce the number of workers to {fewer_workers}", {"workers": "{fewer_workers}"}),
             Remedy("raise the job's priority", {"priority": "high"}),
         ),
@@ -36,7 +36,7 @@ RULES = (
         causes=("Waiting for quota: {detail}",),
         example="Waiting for quota: insufficient unused quota for nvidia.com/gpu in flavor h100, 8 more needed",
         remedies=(
-            Remedy("see what runs and what is ahead of it: mpijob queue"),
+            Remedy("list running jobs and the jobs ahead of it: mpijob queue"),
             Remedy("reduce the number of workers to {fewer_workers}", {"workers": "{fewer_workers}"}),
             Remedy("choose another queue: kubectl get localqueues"),
         ),
@@ -48,7 +48,8 @@ RULES = (
     Rule(
         id="SUSPENDED",
         title="The job is suspended",
-        why="A user or the queue stopped its processes and kept the job. It runs again when it is resumed.",
+        why="A user or the queue suspended the job: its processes were stopped, and the job is kept. It "
+        "runs again when it is resumed.",
         trust=Trust.DECISION,
         facts=("reason:Suspended",),
         causes=("The job is suspended: {message}.", "The job is suspended."),
@@ -77,9 +78,8 @@ RULES = (
     Rule(
         id="ENGINE_REPORT",
         title="The cluster's controller only reports that a part of the job failed",
-        why="JobSet, Kubeflow Trainer, the MPI Operator and Kubernetes' own Job report that a pod "
-        "failed, or failed too often, but not why. The reason is in the first failure, not in the "
-        "last.",
+        why="JobSet, Kubeflow Trainer, the MPI Operator and Kubernetes Jobs report that a pod failed, or "
+        "failed too often, but not the reason. The reason is in the first failure, not in the last.",
         trust=Trust.GENERIC,
         signs=(
             Sign("jobset failed due to", r"(?P<detail>jobset failed due to one or more job failures)"),

@@ -15,8 +15,8 @@ _LINE = (
         {"command": "{with_gdb}"},
     ),
     Remedy(
-        "print the line of the crash: compile the program with -g, and in the script put before it, "
-        "where gdb is installed: {gdb}"
+        "print the line of the crash: compile the program with -g, and, in the script, put {gdb} in "
+        "front of the program (gdb must be installed there)"
     ),
 )
 _SAID_BY_SHELLS = (
@@ -42,7 +42,8 @@ RULES = (
             *_LINE,
             _ALONE,
             Remedy(
-                "use the same versions of MPI, CUDA and NumPy everywhere, and rebuild extensions against them"
+                "use the same versions of MPI, CUDA and NumPy on all nodes, and rebuild extensions "
+                "against them"
             ),
         ),
         confidence=0.95,
@@ -72,7 +73,7 @@ RULES = (
         id="BUS_ERROR",
         title="A rank accessed mapped memory that is not available (signal 7)",
         why="The system could not provide memory that a rank had mapped: /dev/shm or the disk of a "
-        "mapped file is full, or the file was truncated meanwhile.",
+        "mapped file is full, or the file was truncated while it was mapped.",
         facts=("rank-signal:7",),
         crash=True,
         signs=crashed(7),
@@ -103,8 +104,8 @@ RULES = (
     Rule(
         id="ABORTED",
         title="A rank aborted (signal 6)",
-        why="The program or a library called abort: a failed assertion, corrupted memory (free, "
-        "malloc), an uncaught C++ exception. Its last line says which.",
+        why="The program or a library called abort: a failed assertion, corrupted memory (free, malloc), "
+        "an uncaught C++ exception. The last line of its log shows which.",
         facts=("rank-signal:6",),
         crash=True,
         signs=(
@@ -203,7 +204,7 @@ RULES = (
             Remedy(
                 "raise the limit on CPU time in the script, or remove it: ulimit -t unlimited{cpu_time:.0}"
             ),
-            Remedy("see why the program that reads from the rank's pipe or socket ended before{pipe:.0}"),
+            Remedy("check why the program that reads from the rank's pipe or socket ended earlier{pipe:.0}"),
             Remedy("read the rank's last lines: mpijob logs JOB --rank {rank} --tail 50"),
             Remedy("if another process or user sent the signal, run the job again: mpijob retry JOB"),
         ),

@@ -25,8 +25,8 @@ RULES = (
         id="MPI_ABORT",
         title="The program called MPI_Abort",
         why="A rank called MPI_Abort, which ends all ranks. Programs do so when they detect an error; "
-        "the reason is in the rank's lines just before. python -m mpi4py does it after an "
-        "uncaught exception.",
+        "the reason is in the lines that the rank printed just before. python -m mpi4py calls it "
+        "after an uncaught exception.",
         signs=(
             Sign(
                 "MPI_ABORT",
@@ -59,8 +59,8 @@ RULES = (
     Rule(
         id="PYTHON_EXCEPTION",
         title="A Python exception was not caught",
-        why="A rank ended with an exception, and that ends the job. Under a plain mpirun the other "
-        "ranks may wait for it forever, because it never reaches MPI_Finalize.",
+        why="A rank ended with an exception, which ends the job. Under a plain mpirun the other ranks "
+        "may wait for it forever, because it never reaches MPI_Finalize.",
         signs=(
             Sign("Traceback", r"^(?:\S*[ ])?" + _TRACEBACK),
             Sign(  # what was raised last of a chain
@@ -220,7 +220,8 @@ RULES = (
         remedies=(
             Remedy("remove the carriage returns: sed -i 's/\\r$//' {script}{from_windows:.0}"),
             Remedy(
-                "run the script with bash: begin it with #!/bin/bash, or put bash before it in the command{of_bash:.0}"
+                "run the script with bash: start it with the line #!/bin/bash, or put bash before it "
+                "in the command{of_bash:.0}"
             ),
             Remedy("set the variable in the job: env.{unset}"),
             Remedy("pass fewer arguments: use a pattern, a file with the list, or xargs{too_long:.0}"),
@@ -250,8 +251,8 @@ RULES = (
     Rule(
         id="NO_FINALIZE",
         title="A rank exited without MPI_Finalize",
-        why="A rank ended with 0 but without MPI_Finalize: an early return, os._exit, or a rank that never "
-        "reached MPI_Init while others did.",
+        why="A rank ended with 0 but without MPI_Finalize: an early return, os._exit, or a rank that "
+        "never reached MPI_Init although others did.",
         signs=(
             Sign(
                 "improperly. There are",

@@ -10,8 +10,8 @@ UNCAUGHT_ERROR = Rule(
     id="UNCAUGHT_ERROR",
     title="The program ended with an unhandled error",
     why="The program (C++, Fortran, R, Julia, Java, Go, Rust, Lua, JavaScript or another language) "
-    "raised an error that it does not handle, and its run time ended it. The text is the "
-    "program's or its library's own.",
+    "raised an error that it does not handle, and its runtime ended it. The text comes from the "
+    "program or its library.",
     signs=(
         Sign(
             "terminate called after throwing",
@@ -187,7 +187,7 @@ PROGRAM_ERROR = Rule(
     ),
     example="Rank 0 reported an error: ERROR: Lost atoms: original 4000 current 3986",
     remedies=(
-        Remedy("fix what the program names: its input, its data, or the problem size"),
+        Remedy("fix the problem that the program reports: its input, its data, or the problem size"),
         Remedy("read the lines before it: mpijob logs JOB --tail 50"),
     ),
     confidence=0.8,
@@ -198,7 +198,7 @@ LAUNCHER_ERROR = Rule(
     id="LAUNCHER_ERROR",
     title="MPI or its launcher reported an error",
     why="The MPI library, or the program that starts the ranks (mpirun, mpiexec, srun), reported an "
-    "error that no other code covers. The text is its own.",
+    "error that has no code of its own in mpijob. The text is the original message.",
     signs=(Sign("recursive calls", r"(?P<nested>\S+ does not support recursive calls)"),),
     causes=(
         "The program that the ranks run starts mpirun again: {nested}.",
@@ -209,7 +209,7 @@ LAUNCHER_ERROR = Rule(
     "/opt/agent",
     remedies=(
         Remedy("start the ranks only once: remove mpirun from the program that the ranks run{nested:.0}"),
-        Remedy("fix what the message names: an option, an environment variable, a path or a host"),
+        Remedy("fix the problem in the message: an option, an environment variable, a path or a host"),
         Remedy("read the lines before it: mpijob logs JOB --tail 50"),
     ),
     confidence=0.6,

@@ -75,7 +75,7 @@ RULES = (
             ),
         ),
         causes=(
-            "{either} does not exist where the ranks run, or is not executable.",
+            "{either} does not exist on the workers, or is not executable.",
             "{program} does not exist on worker {worker}.",
             "{program} does not exist where the ranks run.",
         ),
@@ -100,7 +100,7 @@ RULES = (
         id="COMPILE_ERROR",
         title="The program could not be compiled",
         why="The job compiles its program before its ranks start, and the compiler reported an error. "
-        "Without the build there is no program to run, or an old one.",
+        "Without a successful build, the program does not exist or is outdated.",
         signs=(
             Sign(
                 "error: ",
@@ -220,8 +220,8 @@ RULES = (
     Rule(
         id="IMPORT_ERROR",
         title="A Python module is not installed for the ranks",
-        why="The program imports a module that the Python on the workers does not have or cannot "
-        "load. The ranks may use another Python than your shell.",
+        why="The program imports a module that the Python on the workers does not have or cannot load. "
+        "The Python of the ranks may differ from that of your shell.",
         signs=(
             Sign(
                 "ModuleNotFoundError",
@@ -277,8 +277,8 @@ RULES = (
     Rule(
         id="MISSING_LIBRARY",
         title="A shared library is missing on the workers",
-        why="The program needs a shared library that the loader does not find there. The ranks do not "
-        "inherit LD_LIBRARY_PATH from your shell unless the job sets it.",
+        why="The program needs a shared library that the loader does not find on the workers. The ranks "
+        "do not inherit LD_LIBRARY_PATH from your shell unless the job sets it.",
         signs=(
             Sign(
                 "error while loading shared",
