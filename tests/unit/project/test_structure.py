@@ -18,7 +18,7 @@ LARGE_FOLDERS = {  # folder → a reason that a reader would accept
 LONG: dict[str, str] = {}  # module:function → a reason that a reader would accept
 OUTERMOST = {  # where whatever comes may end, and why
     "mpijob.api.app:endpoint": "the page gets a sentence",
-    "mpijob.api.live.job_index:_forever": "the board goes on, and logs it",
+    "mpijob.api.live.job_index:_run_forever": "the board goes on, and logs it",
     "mpijob.api.live.websockets:serve": "the visitor gets a sentence",
     "mpijob.api.live.sse:_log_batches": "the reader of a log gets a sentence at its end",
     "mpijob.api.live.sse:_read": "a task's: raised where the lines are read",

@@ -64,8 +64,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     volumes.raise_errors(remarks)
     command_check.refuse_missing(job, environ["PATH"], directory)
     needs = admission.needs(job)
-    capacity = facts.capacity
-    holds = scheduler.cap_cores(needs, capacity, oversubscribe=facts.oversubscribe)
+    holds = scheduler.cap_cores(needs, facts.capacity, oversubscribe=facts.oversubscribe)
     return Plan(
         job=job,
         uid=uid,
@@ -85,7 +84,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         census_launch=_launch_line(_census_job(job), mpi, run_dir) if own_launcher and job.census else (),
         needs=holds,
         free=facts.free,
-        capacity=capacity,
+        capacity=facts.capacity,
         starts_now=holds.fits(facts.free) and not facts.waiting_jobs and not unmet(facts.dependencies),
         waits_for=unmet(facts.dependencies),
         wait_estimate_seconds=facts.wait_estimate_seconds,
